@@ -46,7 +46,7 @@ PLAIN    := x86-64$(if $(SAN),$(if $(shell grep -sw avx2 /proc/cpuinfo),-v3))
 EXEC_SRC := $(wildcard src/sim/exec/*.c src/sim/exec/*/*.c)
 BODIES   := $(ISAS:%=$(B)/libexec/quern/quern-sim-%.so)
 LIB_SRC  := $(filter-out $(EXEC_SRC) src/compile/worker%.c,$(wildcard src/*/*.c src/*/*/*.c))
-LIB_OBJ  := $(LIB_SRC:%.c=$(B)/%.o) $(B)/gen/templates.o
+LIB_OBJ  := $(LIB_SRC:%.c=$(B)/%.o) $(B)/gen/templates.o $(B)/gen/base_shipped.o
 WORKER_SRC := $(wildcard src/compile/worker*.c)
 TOOL_SRC := $(filter-out tools/bnb/%,$(wildcard tools/*/*.c))
 # AMD's, and below cuda/ NVIDIA's.
@@ -126,6 +126,23 @@ $(eval $(call EXEC_RULE,x86_64,$(PLAIN)))
 $(eval $(call EXEC_RULE,x86_64_v3,x86-64-v3))
 $(eval $(call EXEC_RULE,x86_64_v4,x86-64-v4))
 
+# ---- base kernels -------------------------------------------------------------------------------
+# `make base`: the bundles of base kernels, build/base/TARGET.qkb, that installed libraries and
+# wheels carry, and the build's own library serves from. BASE_TARGETS: which targets. Some minutes;
+# equal sources and compilers give equal bytes. BASE: where `make install` takes them from.
+BASE ?= build/base
+BASE_TARGETS ?= $(shell $(COMMAND) targets --json | python3 -c 'import json, sys; \
+    print(*(t["name"] for t in json.load(sys.stdin) if t["verified"]))')
+# What is installed: of the targets that were named, or else all that there is.
+BASE_FILES = $(if $(filter file,$(origin BASE_TARGETS)),$(wildcard $(BASE)/*.qkb),\
+               $(BASE_TARGETS:%=$(BASE)/%.qkb))
+.PHONY: base
+base: all
+	@for t in $(BASE_TARGETS); do \
+	  python3 tools/base.py make $(COMMAND) build/base $$t || exit; done
+	@ln -sfn ../../../base $(B)/libexec/quern/base
+	@$(MAKE) --no-print-directory -j$$(nproc) build
+
 # Another stamp when any header changes that says how the library and the bodies share memory.
 $(B)/src/sim/bodies.o: $(B)/gen/sim_stamp.h
 $(B)/gen/sim_stamp.h: $(sort $(wildcard src/sim/*.h src/sim/*/*.h src/sim/exec/wave/*.h \
@@ -145,6 +162,18 @@ $(B)/src/cpu/cpu.o: $(B)/gen/machine_text.h
 $(B)/gen/machine_text.h: tools/embed.sh $(wildcard src/cpu/*.hpp)
 	@mkdir -p $(@D)
 	$(Q)sh tools/embed.sh --text $(filter %.hpp,$^) > $@.tmp && mv $@.tmp $@
+# The digests of the base bundles that `make base` has made, if it has. They decide nothing about
+# the bundles, so that the command which makes the bundles may be of a library with other digests.
+define SHIPPED_RULE
+$(1)/base_shipped.c: always
+	@mkdir -p $$(@D)
+	$$(Q)python3 tools/base.py table $(2) > $$@.tmp
+	$$(Q)cmp -s $$@.tmp $$@ && rm $$@.tmp || mv $$@.tmp $$@
+endef
+$(eval $(call SHIPPED_RULE,$(B)/gen,build/base))
+$(B)/gen/base_shipped.o: $(B)/gen/base_shipped.c
+	$(call say,CC,$@)
+	$(Q)$(COMPILE) -c $< -o $@
 $(B)/gen/templates.o: $(B)/gen/templates.c
 	$(call say,CC,$@)
 	$(Q)$(COMPILE) -c $< -o $@
@@ -489,6 +518,7 @@ SHARE_FILES = $(patsubst docs/man/%,share/man/man1/%,$(wildcard docs/man/*.1)) \
               $(patsubst docs/man/%,share/man/man3/%,$(wildcard docs/man/*.3)) \
               share/man/man5/quern-formats.5 $(DOC_FILES:%=share/doc/quern/%)
 INSTALLED = bin/quern libexec/quern/quern-worker $(BODIES:$(B)/%=%) \
+            $(patsubst $(ROOT)/%,%,$(wildcard $(ROOT)/libexec/quern/base/*.qkb)) \
             $(LIBDIR)/libquern.so.$(VERSION) \
             $(LIBDIR)/libquern.so.$(SOVERSION) $(LIBDIR)/libquern.so $(LIBDIR)/libquern.a \
             $(LIBDIR)/libquern_bnb.so \
@@ -499,7 +529,8 @@ INSTALLED = bin/quern libexec/quern/quern-worker $(BODIES:$(B)/%=%) \
             share/fish/vendor_completions.d/quern.fish
 
 READY := $(B)/install
-READY_OBJ := $(filter-out $(B)/src/base/place.o,$(LIB_OBJ)) $(READY)/place.o
+READY_OBJ := $(filter-out $(B)/src/base/place.o $(B)/gen/base_shipped.o,$(LIB_OBJ)) \
+             $(READY)/place.o $(READY)/base_shipped.o
 # written when it is another one
 $(READY)/prefix: always
 	@mkdir -p $(@D)
@@ -507,6 +538,10 @@ $(READY)/prefix: always
 $(READY)/place.o: src/base/place.c $(READY)/prefix
 	$(call say,CC,$@)
 	$(Q)$(COMPILE) -DQUERN_LIBEXEC='"$(PREFIX)/libexec/quern"' -c $< -o $@
+$(READY)/base_shipped.o: $(READY)/base_shipped.c
+	$(call say,CC,$@)
+	$(Q)$(COMPILE) -c $< -o $@
+$(eval $(call SHIPPED_RULE,$(READY),$(BASE)))
 $(eval $(call LIBRARY_RULE,$(READY),$$(READY_OBJ)))
 $(READY)/quern: $(TOOL_OBJ) $(READY)/libquern.a
 	$(call say,LD,$@)
@@ -516,12 +551,15 @@ $(READY)/quern: $(TOOL_OBJ) $(READY)/libquern.a
 ready: $(READY)/quern $(READY)/libquern.a $(READY)/libquern.so $(BNB) $(WORKER) $(BODIES)
 install: setup-build
 	@$(MAKE) --no-print-directory $(JOBS) ready
-	$(Q)for d in bin libexec/quern include/quern $(LIBDIR)/pkgconfig $(LIBDIR)/cmake/quern \
-	    share/man/man1 share/man/man3 share/man/man5 share/bash-completion/completions \
-	    share/zsh/site-functions share/fish/vendor_completions.d; do \
+	$(Q)for d in bin libexec/quern include/quern $(LIBDIR)/pkgconfig \
+	    $(LIBDIR)/cmake/quern share/man/man1 share/man/man3 share/man/man5 \
+	    share/bash-completion/completions share/zsh/site-functions \
+	    share/fish/vendor_completions.d; do \
 	    install -d "$(ROOT)/$$d" || exit; done
 	$(Q)install -s -m 755 $(READY)/quern "$(ROOT)/bin/quern"
 	$(Q)install -s -m 755 $(WORKER) $(BODIES) "$(ROOT)/libexec/quern"
+	$(Q)for f in $(BASE_FILES); do if test -f $$f; then \
+	    install -D -m 644 $$f "$(ROOT)/libexec/quern/base/$${f##*/}" || exit; fi; done
 	$(Q)install -s -m 755 $(READY)/libquern.so "$(ROOT)/$(LIBDIR)/libquern.so.$(VERSION)"
 	$(Q)ln -sf libquern.so.$(VERSION) "$(ROOT)/$(LIBDIR)/libquern.so.$(SOVERSION)"
 	$(Q)ln -sf libquern.so.$(SOVERSION) "$(ROOT)/$(LIBDIR)/libquern.so"

@@ -159,6 +159,7 @@ enum quern_device_kind {
 };
 enum quern_cache_mode { QUERN_CACHE_RW = 1, QUERN_CACHE_RO, QUERN_CACHE_OFF };
 enum quern_blas { QUERN_BLAS_AUTO = 1, QUERN_BLAS_OFF };
+enum quern_base { QUERN_BASE_AUTO = 1, QUERN_BASE_ON, QUERN_BASE_OFF };
 enum quern_cache_trust { QUERN_CACHE_TRUST_USER = 1, QUERN_CACHE_TRUST_GROUP };
 enum quern_jit { QUERN_JIT_ON = 1, QUERN_JIT_OFF, QUERN_JIT_WARN, QUERN_JIT_ERROR };
 enum quern_toolchain { QUERN_TOOLCHAIN_ANY = 1, QUERN_TOOLCHAIN_EXACT };
@@ -180,7 +181,8 @@ enum quern_event_kind { QUERN_EVENT_BEGIN = 1, QUERN_EVENT_COMPILE, QUERN_EVENT_
 #define QUERN_TIERS(X)                                                                             \
     X(1, BUNDLE, "bundle")                                                                         \
     X(2, CACHE, "cache")                                                                           \
-    X(3, COMPILER, "compiler")
+    X(3, COMPILER, "compiler")                                                                     \
+    X(4, BASE, "base")
 #define QUERN_TIER_NUMBER(number, NAME, name) QUERN_TIER_##NAME = number,
 enum quern_tier { QUERN_TIERS(QUERN_TIER_NUMBER) };
 
@@ -194,7 +196,7 @@ enum quern_reason {
     QUERN_REASON_REFUSED     /* the device's runtime would not load its entry */
 };
 
-/* "bundle", "cache", "compiler"; null for a number that the library does not know, such as 0. */
+/* The name of a row of QUERN_TIERS; null for a number that the library does not know, such as 0. */
 QUERN_API const char *quern_tier_name(enum quern_tier tier);
 
 /* Strings are valid during the call. */
@@ -270,9 +272,13 @@ struct quern_options {
                         * speed would choose otherwise. predequant=on|off: whether int4 weights are
                         * converted to A's type in LDS before they are multiplied */
     const char *cuda_path; /* QUERN_CUDA_PATH; the one place to look for NVRTC in */
-    const char *facts; /* QUERN_FACTS; what `quern probe` measured of a GPU, by which kernels are
+    const char *facts;    /* QUERN_FACTS; what `quern probe` measured of a GPU, by which kernels are
                         * planned; default: tuning/GFX.facts in the cache directory, if it is there
                         * and sound */
+    enum quern_base base; /* QUERN_BASE=auto|on|off; on: every op is created as with QUERN_OP_BASE;
+                           * auto: base kernels serve ops whose own kernels cannot be compiled for
+                           * want of a compiler; off: those that came with the library never serve,
+                           * others only where they are asked for */
 };
 #define QUERN_OPTIONS_SIZE_MIN QUERN_SIZE_TO(struct quern_options, log_level)
 
@@ -341,7 +347,12 @@ QUERN_API void quern_close(quern_ctx *ctx);
     X(20, COMPILE_DROPPED, compile_dropped,                                                        \
       "compiles that were not begun, or broken off, because a tier's answer came "                 \
       "meanwhile")                                                                                 \
-    X(21, LOAD_FAILED, load_failed, "kernels that were there, and that the device did not load")
+    X(21, LOAD_FAILED, load_failed, "kernels that were there, and that the device did not load")   \
+    X(22, HIT_BASE, hit_base, "look-ups answered by the base kernels that came with the library")  \
+    X(23, BASE_DAMAGED, base_damaged,                                                              \
+      "base bundles, and entries of them, that could not be used: damaged, or not those that "     \
+      "this "                                                                                      \
+      "library was built with")
 
 #define QUERN_STAT_NUMBER(number, NAME, name, counts) QUERN_STAT_##NAME = number,
 enum quern_stat { QUERN_STATS(QUERN_STAT_NUMBER) };
@@ -392,9 +403,10 @@ QUERN_API quern_status quern_op_create(quern_ctx *ctx, const struct quern_proble
 enum quern_op_flags {
     QUERN_OP_NO_COMPILE = 1, /* fails with QUERN_E_WOULD_COMPILE rather than compile */
     QUERN_OP_NO_WAIT = 2,    /* returns at once; a thread of the library makes missing kernels */
-    QUERN_OP_BASE = 4 /* base kernels, if a bundle or the cache has them, are loaded and serve while
-                       * a thread of the library makes those made to order; where it has none, as
-                       * without the flag: blocks while it compiles, unless NO_WAIT is given too */
+    QUERN_OP_BASE = 4, /* base kernels, where there are any, are loaded and serve while a thread of
+                        * the library makes those made to order; where there are none, as without
+                        * the flag: blocks while it compiles, unless NO_WAIT is given too */
+    QUERN_OP_BASE_ONLY = 8 /* the op of kernels=base: base kernels serve, and no others ever do */
 };
 QUERN_API quern_status quern_op_create_flags(quern_ctx *ctx, const struct quern_problem *problem,
                                              int64_t m_max, unsigned flags, quern_op **op);
@@ -405,11 +417,14 @@ QUERN_API quern_status quern_op_create_flags(quern_ctx *ctx, const struct quern_
  * be. Before that, a launch that needs a missing kernel fails with QUERN_E_NOT_READY. A forked
  * child does not go on with what its parent was making; call quern_op_create there. Does not block.
  *
- * With QUERN_OP_BASE launches do not fail meanwhile: base kernels (kernels=base), which must be in
- * a bundle or the cache and are loaded when the op is created, take them, and all from the next one
- * on is the made kernels' when those are loaded. If they cannot be made, quern_op_ready says why
- * and base kernels go on serving. Where there are none for the problem the flag changes nothing.
- * Results of the two agree within the tolerance, not in their bits.
+ * With QUERN_OP_BASE launches do not fail meanwhile: base kernels (kernels=base), which come with
+ * the library or are in a bundle or the cache, are loaded when the op is created and take them, and
+ * all from the next one on is the made kernels' when those are loaded. If they cannot be made,
+ * quern_op_ready says why, the log once, and base kernels go on serving; asking with the flag again
+ * does not try again, and asking without it does. Where there are none for the problem the flag
+ * changes nothing. Results of the two agree within the tolerance, not in their bits: a host that
+ * needs the same bits all along takes QUERN_OP_BASE_ONLY, or none of the two. docs/embedding.md has
+ * what each flag gives where nothing may or can be compiled.
  */
 QUERN_API quern_status quern_op_ready(quern_op *op);
 

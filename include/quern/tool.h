@@ -131,6 +131,16 @@ QUERN_API quern_status quern_facts(const char *target, quern_fact_fn fn, void *u
  * calls `fn` with what it found. *table is the facts table of it, malloc'ed. Blocks.
  * QUERN_E_DEVICE: the context has no device. */
 QUERN_API quern_status quern_probe(quern_ctx *ctx, quern_fact_fn fn, void *user, char **table);
+/* Calls `fn` with a small layer of each kind that has base kernels on a target: its kernels are
+ * those of every layer of the kind. Without `all`, of the kinds that `make base` ships: results,
+ * scales and layout are of the types that are the default for the other words, and scales of nf4
+ * and fp4 are nested too. `text` is valid during the call. */
+typedef void (*quern_text_fn)(void *user, const char *text);
+QUERN_API quern_status quern_base_problems(const char *target, int all, quern_text_fn fn,
+                                           void *user);
+/* QUERN_OK if the context may compile a kernel that no tier has, and there is a compiler; else
+ * QUERN_E_WOULD_COMPILE or QUERN_E_TOOLCHAIN with the reason. May block on the file system. */
+QUERN_API quern_status quern_can_compile(quern_ctx *ctx);
 QUERN_API size_t quern_op_kernel_count(const quern_op *op);
 QUERN_API quern_status quern_op_kernel(const quern_op *op, size_t index,
                                        struct quern_kernel_info *info);

@@ -40,12 +40,17 @@ static void *make(void *user)
         const enum quern_jit jit = b->jit;
         plans = *b->plans;
         lock_give(&b->lock);
-        const quern_status status = op_make(op, &plans, m_max, jit);
+        quern_status status = op_make(op, &plans, m_max, jit);
+        if (status != QUERN_OK && atomic_load(&op->base))
+            op_keeps_base(op, status);
+        else
+            status = op_fall_back(op, m_max, status);
         lock_take(&b->lock);
         b->status = status;
         if (status != QUERN_OK)
             keep_failure(b);
-    } while (b->status == QUERN_OK && !op_covers(op, b->wanted));
+    } while (b->status == QUERN_OK && !op_covers(op, b->wanted) &&
+             atomic_load(&op->stuck) < b->wanted);
     b->running = false;
     lock_give(&b->lock);
     return NULL;
@@ -114,7 +119,8 @@ quern_status background_state(quern_op *op)
         status = b->failure ? error_restore(b->failure)
                             : error_set(b->status, __FILE__, FAIL_AT(""),
                                         "kernels of %s could not be made", op->text);
-    else if (!op_covers(op, b->wanted ? b->wanted : 1) && !atomic_load(&op->kernels))
+    else if (!op_covers(op, b->wanted ? b->wanted : 1) && !atomic_load(&op->kernels) &&
+             !atomic_load(&op->stuck))
         status = error_set(QUERN_E_NOT_READY, __FILE__, FAIL_AT(""),
                            "nothing makes the kernels of %s; ask for the op again", op->text);
     lock_give(&b->lock);

@@ -23,6 +23,7 @@ static const char *const known_variables[] = {
     "QUERN_LOG",
     "QUERN_CACHE_TRUST",
     "QUERN_BLAS",
+    "QUERN_BASE",
     "QUERN_FORCE",
 };
 #undef VARIABLE
@@ -132,10 +133,11 @@ static quern_status fill(const struct quern_options *o, struct settings *s)
     static const char *const jits[] = {"on", "off", "warn", "error"};
     static const char *const toolchains[] = {"any", "exact"};
     static const char *const blases[] = {"auto", "off"};
+    static const char *const bases[] = {"auto", "on", "off"};
     static const char *const levels[] = {"error", "warn", "info", "debug"};
     int device = (int)o->device, mode = (int)o->cache_mode, jit = (int)o->jit,
         level = (int)o->log_level, toolchain = (int)o->toolchain, trust = (int)o->cache_trust,
-        blas = (int)o->blas;
+        blas = (int)o->blas, base = (int)o->base;
     const char *text;
 
     TRY(choose_device(&device));
@@ -145,6 +147,7 @@ static quern_status fill(const struct quern_options *o, struct settings *s)
     TRY(choose("QUERN_JIT", jits, 4, QUERN_JIT_ON, &jit));
     TRY(choose("QUERN_TOOLCHAIN", toolchains, 2, QUERN_TOOLCHAIN_ANY, &toolchain));
     TRY(choose("QUERN_BLAS", blases, 2, QUERN_BLAS_AUTO, &blas));
+    TRY(choose("QUERN_BASE", bases, 3, QUERN_BASE_AUTO, &base));
     TRY(choose("QUERN_LOG", levels, 4, QUERN_LOG_WARN, &level));
     s->device = (enum quern_device_kind)device;
     s->cache_mode = (enum quern_cache_mode)mode;
@@ -152,6 +155,7 @@ static quern_status fill(const struct quern_options *o, struct settings *s)
     s->jit = jit == QUERN_JIT_ERROR ? QUERN_JIT_OFF : (enum quern_jit)jit;
     s->toolchain = (enum quern_toolchain)toolchain;
     s->blas = (enum quern_blas)blas;
+    s->base = (enum quern_base)base;
     s->log_level = (enum quern_log_level)level;
     s->device_index = o->device_index;
     s->allow_unverified = o->allow_unverified;

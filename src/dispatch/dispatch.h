@@ -50,6 +50,7 @@ struct settings {
     enum quern_jit jit;
     enum quern_toolchain toolchain;
     enum quern_blas blas;
+    enum quern_base base;
     struct plan_force force;
     int jobs;
     int allow_unverified;
@@ -210,6 +211,8 @@ struct quern_op {
     _Atomic(struct kernel_set *) kernels;
     _Atomic(struct quern_op *) base; /* of base kernels, which serves until there are `kernels`;
                                         null: none. It is in the table */
+    _Atomic int64_t based; /* for M up to this base kernels serve, and its own were asked for */
+    _Atomic int64_t stuck; /* for M up to this base kernels serve, for want of a compiler */
     atomic_int references; /* the host's, and one of the table that it is in until its context is
                               closed; while there are any, it has one to its context */
     struct lock growing;   /* held while more kernels are made */
@@ -221,6 +224,27 @@ struct quern_op {
 };
 
 /* ---- Context --------------------------------------------------------------------------------- */
+
+/* A base bundle as `make base` made it: its target, and the BLAKE2b of its head. The table is
+ * generated from the bundles that the library is built with, and ends with a null target. */
+struct base_shipped {
+    const char *target;
+    uint8_t digest[BUNDLE_PROOF_BYTES];
+};
+extern const struct base_shipped base_shipped[];
+
+/* The base kernels that come with the library, for the context's target (base_tier.c). */
+struct base_bundle {
+    const struct base_shipped *shipped; /* null: there are none, or they are not to be used */
+    const char *none;                   /* "; …": why `shipped` is null */
+    const char *worker_path;            /* the context's; may be null */
+    struct log *log;
+    struct counters *counters;
+    atomic_bool looked; /* from then on the rest is constant */
+    struct bundle *file;
+    struct str why; /* "; …": why there is no file */
+    struct lock lock;
+};
 
 #define BUNDLES_MAX 16
 #define OP_BUCKETS  4096 /* a power of two; models have tens of distinct layers */
@@ -263,6 +287,8 @@ struct quern_ctx {
     size_t tier_count;
     struct store *store; /* the cache directory behind its tier, for what a tier cannot do */
     struct bundles bundles;
+    struct base_bundle base;
+    atomic_uint base_said; /* bits of statuses for which base kernels stay, that were logged */
     struct compiler *compiler;
     struct quern_disassembler disassembler; /* the compiler's */
     struct lock table_lock;                 /* of writers; readers take none */
@@ -313,6 +339,12 @@ void bundles_tell(struct bundles *bundles, struct str *out);
 /* The bundles as a tier, whose close function closes them. */
 struct tier bundles_tier(struct bundles *bundles);
 
+/* The base kernels that come with the library as a tier, whose close function closes them; its
+ * `get` is null where none are to be used. The caller has set the members up to `counters`. */
+struct tier base_tier(struct base_bundle *base);
+/* Appends, for the message about a base kernel that is missing, why it is not there. Blocks. */
+void base_tell(struct base_bundle *base, struct str *out);
+
 /* Tell the host of a kernel's making (watch.c), all from one thread. `begun`: when the search for
  * the kernel began, by os_now. */
 void event_begin(quern_ctx *ctx, const struct kernel *kernel);
@@ -329,6 +361,8 @@ quern_status op_find_or_add(quern_ctx *ctx, const struct quern_problem *normal, 
 /* The op that is in the table under a problem as it is spelt (problem_view gave it), if it has
  * every kernel for 1…m_max; else null. Counts a hit. */
 quern_op *op_known(quern_ctx *ctx, const struct quern_problem *problem, int64_t m_max);
+/* The op that is in the table under a normalised problem, or null. */
+quern_op *op_found(quern_ctx *ctx, const struct quern_problem *normal);
 /* The same for a problem that must be sound: *op is null if there is no such op, and *normal is the
  * problem with its defaults filled in. */
 quern_status op_known_normal(quern_ctx *ctx, const struct quern_problem *problem, int64_t m_max,
@@ -365,6 +399,24 @@ quern_status op_blas_choose(quern_op *op, const struct quern_args *args, int64_t
 quern_status op_blas_multiply(quern_op *op, struct op_blas *chosen, const struct quern_args *args,
                               int64_t m, void *stream, int64_t *done);
 void op_blas_free(quern_op *op);
+
+/*
+ * Base kernels of an op (op_base.c). op_load_base has them serve 1…m_max rows as long as the op has
+ * no kernels of its own, and waits for no compiler: it fails where there are none for the problem,
+ * or no tier has them. op_on_base gives the op of a normalised problem if base kernels serve m_max
+ * rows of it and asking for it once more would change nothing, as its own kernels were asked for
+ * already (for a host that takes base kernels, `based`), or cannot be made here; else null.
+ */
+quern_status op_load_base(quern_op *op, int64_t m_max);
+quern_op *op_on_base(quern_ctx *ctx, const struct quern_problem *normal, int64_t m_max, bool based,
+                     enum quern_jit jit);
+/* Raises op->based or op->stuck. */
+void op_raise(_Atomic int64_t *rows, int64_t m_max);
+/* Logs, once for each status, why an op keeps its base kernels: the recorded failure. */
+void op_keeps_base(const quern_op *op, quern_status status);
+/* After op_make had this status: has base kernels serve 1…m_max rows if it failed for want of a
+ * compiler, and the context lets them. Returns QUERN_OK if they do, else the status. */
+quern_status op_fall_back(quern_op *op, int64_t m_max, quern_status status);
 
 /* Makes all that an op needs for 1…m_max, by `plans`, which are for as many: its own kernels, then
  * hipBLASLt's products (background.c). Blocks. */

@@ -8,6 +8,7 @@
 
 #include "base/os.h"
 #include "gen/gen.h"
+#include "plan/base.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -18,6 +19,9 @@
 
 /* How long to wait for another process that is making the same kernel, before making it too. */
 #define SINGLE_FLIGHT_MS 30000
+#define COMPILING_IS_OFF "compiling is off (QUERN_JIT)"
+#define SEALED           "the process is sealed (quern_seal)"
+
 /* How long to wait for a tier's answer when there is no other way to the kernel. */
 #define PENDING_MS 30000
 
@@ -144,6 +148,14 @@ static void cancel_pending(quern_ctx *ctx, struct kernel_search *search)
         }
 }
 
+quern_status quern_can_compile(quern_ctx *ctx)
+{
+    FAIL_IF(!ctx, QUERN_E_ARGUMENT, "ctx is null");
+    FAIL_IF(ctx->settings.jit == QUERN_JIT_OFF, QUERN_E_WOULD_COMPILE, COMPILING_IS_OFF);
+    FAIL_IF(seal_state() == QUERN_SEAL_FAIL, QUERN_E_WOULD_COMPILE, SEALED);
+    return compiler_toolchain(ctx->compiler) ? QUERN_OK : QUERN_E_TOOLCHAIN;
+}
+
 static bool can_compile(quern_ctx *ctx, enum quern_jit jit)
 {
     return jit_compiles(jit) && seal_state() != QUERN_SEAL_FAIL &&
@@ -266,6 +278,8 @@ static quern_status would_compile(quern_ctx *ctx, const struct kernel *k, const 
 
     counter_add(&ctx->counters, QUERN_STAT_COMPILE_REFUSED, 1);
     bundles_tell(&ctx->bundles, &bundles);
+    if (plan_is_base(&k->plan))
+        base_tell(&ctx->base, &bundles);
     problem_text(&k->plan.problem, text);
     error_set(QUERN_E_WOULD_COMPILE, __FILE__, FAIL_AT("can_compile"),
               "kernel %s for %s is %s%s and %s%s; made by: quern prewarm --target %s --m %d \"%s\"",
@@ -285,9 +299,9 @@ static quern_status may_compile(quern_ctx *ctx, const struct kernel *k, enum que
     if (!jit_compiles(jit))
         return would_compile(ctx, k,
                              jit == JIT_NO_COMPILE ? "this op may not compile (QUERN_OP_NO_COMPILE)"
-                                                   : "compiling is off (QUERN_JIT)");
+                                                   : COMPILING_IS_OFF);
     if (seal == QUERN_SEAL_FAIL)
-        return would_compile(ctx, k, "the process is sealed (quern_seal)");
+        return would_compile(ctx, k, SEALED);
     if (seal == QUERN_SEAL_WARN)
         counter_add(&ctx->counters, QUERN_STAT_COMPILE_SEALED, 1);
     if (jit == QUERN_JIT_WARN || seal == QUERN_SEAL_WARN)

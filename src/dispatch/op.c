@@ -65,12 +65,6 @@ void op_table_free(quern_ctx *ctx)
         }
 }
 
-quern_status quern_op_create(quern_ctx *ctx, const struct quern_problem *problem, int64_t m_max,
-                             quern_op **out)
-{
-    return quern_op_create_flags(ctx, problem, m_max, 0, out);
-}
-
 /* Gives the host an op of the table, with a reference. */
 static quern_status give(quern_op *op, quern_op **out)
 {
@@ -79,24 +73,48 @@ static quern_status give(quern_op *op, quern_op **out)
     return QUERN_OK;
 }
 
-/* Has base kernels serve until those made to order are there. Fails where there are no base kernels
- * for the problem, or no tier has them. */
+/* ---- Creating -------------------------------------------------------------------------------- */
+
+#define ALL_FLAGS (QUERN_OP_NO_COMPILE | QUERN_OP_NO_WAIT | QUERN_OP_BASE | QUERN_OP_BASE_ONLY)
+
+quern_status quern_op_create(quern_ctx *ctx, const struct quern_problem *problem, int64_t m_max,
+                             quern_op **out)
+{
+    return quern_op_create_flags(ctx, problem, m_max, 0, out);
+}
+
+/* Has base kernels serve until those made to order are there, which a thread of the library makes.
+ */
 static quern_status create_on_base(quern_ctx *ctx, const struct quern_problem *normal,
                                    int64_t m_max, enum quern_jit jit, quern_op **out)
 {
-    struct quern_problem problem = *normal, of_base;
     struct plan_set plans;
-    quern_op *base, *op;
+    quern_op *op;
 
-    problem.kernels = QUERN_KERNELS_BASE;
-    TRY(op_known_normal(ctx, &problem, m_max, &of_base, &base));
-    if (!base) {
-        TRY(op_plan(ctx, &of_base, m_max, &plans, &base));
-        TRY(op_make(base, &plans, m_max, JIT_LOOK));
-    }
     TRY(op_plan(ctx, normal, m_max, &plans, &op));
-    atomic_store(&op->base, base);
-    TRY(background_start(op, &plans, m_max, jit));
+    TRY(op_load_base(op, m_max));
+    (void)background_start(op, &plans, m_max, jit); /* base kernels serve whether or not it can */
+    op_raise(&op->based, m_max);
+    return give(op, out);
+}
+
+/* Makes an op that does not have every kernel for 1…m_max. */
+static quern_status make_op(quern_ctx *ctx, const struct quern_problem *normal, int64_t m_max,
+                            unsigned flags, enum quern_jit jit, quern_op **out)
+{
+    const bool based =
+        !normal->kernels && (flags & QUERN_OP_BASE || ctx->settings.base == QUERN_BASE_ON);
+    struct plan_set plans;
+    quern_op *op;
+
+    if ((op = op_on_base(ctx, normal, m_max, based, jit)))
+        return give(op, out);
+    TRY(check_verified(ctx));
+    if (based && create_on_base(ctx, normal, m_max, jit, out) == QUERN_OK)
+        return QUERN_OK;
+    TRY(op_plan(ctx, normal, m_max, &plans, &op));
+    TRY(flags & QUERN_OP_NO_WAIT ? background_start(op, &plans, m_max, jit)
+                                 : op_fall_back(op, m_max, op_make(op, &plans, m_max, jit)));
     return give(op, out);
 }
 
@@ -105,33 +123,28 @@ quern_status quern_op_create_flags(quern_ctx *ctx, const struct quern_problem *p
 {
     struct quern_problem own, normal;
     const struct quern_problem *given;
-    struct plan_set plans;
-    quern_op *op;
 
     FAIL_IF(!ctx || !out, QUERN_E_ARGUMENT, "%s is null", ctx ? "op" : "ctx");
     FAIL_IF(m_max < 1, QUERN_E_ARGUMENT, "m_max is %" PRId64 "; expected at least 1", m_max);
-    FAIL_IF(flags & ~(unsigned)(QUERN_OP_NO_COMPILE | QUERN_OP_NO_WAIT | QUERN_OP_BASE),
-            QUERN_E_ARGUMENT,
-            "flags are %u; expected any of QUERN_OP_NO_COMPILE, QUERN_OP_NO_WAIT, QUERN_OP_BASE",
+    FAIL_IF(flags & ~(unsigned)ALL_FLAGS, QUERN_E_ARGUMENT,
+            "flags are %u; expected any of QUERN_OP_NO_COMPILE, QUERN_OP_NO_WAIT, QUERN_OP_BASE, "
+            "QUERN_OP_BASE_ONLY",
             flags);
     const enum quern_jit jit = flags & QUERN_OP_NO_COMPILE && jit_compiles(ctx->settings.jit)
                                    ? JIT_NO_COMPILE
                                    : ctx->settings.jit;
     TRY(problem_view(problem, &own, &given));
-    op = op_known(ctx, given, m_max);
+    if (flags & QUERN_OP_BASE_ONLY) {
+        TRY(problem_normalise(given, &own));
+        own.kernels = QUERN_KERNELS_BASE;
+        given = &own;
+    }
+    quern_op *op = op_known(ctx, given, m_max);
     if (!op)
         TRY(op_known_normal(ctx, given, m_max, &normal, &op));
-    if (op) {
-        op_blas_prepare(op, NULL, m_max, jit);
-        return give(op, out);
-    }
-    TRY(check_verified(ctx));
-    if (flags & QUERN_OP_BASE && !normal.kernels &&
-        create_on_base(ctx, &normal, m_max, jit, out) == QUERN_OK)
-        return QUERN_OK;
-    TRY(op_plan(ctx, &normal, m_max, &plans, &op));
-    TRY(flags & QUERN_OP_NO_WAIT ? background_start(op, &plans, m_max, jit)
-                                 : op_make(op, &plans, m_max, jit));
+    if (!op)
+        return make_op(ctx, &normal, m_max, flags, jit, out);
+    op_blas_prepare(op, NULL, m_max, jit);
     return give(op, out);
 }
 
@@ -169,6 +182,10 @@ quern_status quern_op_create_on(quern_ctx *ctx, const struct quern_problem *prob
         return give(op, out);
     if (ctx->device)
         TRY(ctx->device->functions->capturing(ctx->device, stream, &capturing));
+    op = capturing ? op_found(ctx, &normal) : NULL;
+    quern_op *const base = op ? atomic_load(&op->base) : NULL;
+    if (base && op_covers(base, m_max)) /* there is something to launch, and nothing is loaded */
+        return give(op, out);
     FAIL_IF(capturing, QUERN_E_WOULD_COMPILE,
             "the stream is being captured, and not every kernel for 1 to %" PRId64
             " rows is loaded; create the op before the capture begins",

@@ -36,6 +36,11 @@ static quern_op *find(quern_ctx *ctx, const struct quern_problem *problem)
     return at ? at->op : NULL;
 }
 
+quern_op *op_found(quern_ctx *ctx, const struct quern_problem *normal)
+{
+    return find(ctx, normal);
+}
+
 /* Adds a spelling to its bucket. The caller holds the lock. */
 static void insert(quern_ctx *ctx, struct spelling *spelling)
 {

@@ -2,6 +2,8 @@
 /* The tiers that a context looks for kernels in, before it compiles them. */
 #include "dispatch/dispatch.h"
 
+#include <string.h>
+
 static quern_status open_bundles(quern_ctx *ctx, struct tier *tier)
 {
     TRY(bundles_open(&ctx->settings, &ctx->log, &ctx->bundles));
@@ -56,12 +58,32 @@ static quern_status open_cache(quern_ctx *ctx, struct tier *tier)
     return QUERN_OK;
 }
 
+static quern_status open_base(quern_ctx *ctx, struct tier *tier)
+{
+    const struct base_shipped *s = base_shipped;
+
+    while (s->target && strcmp(s->target, ctx->id.target->name) != 0)
+        s++;
+    if (ctx->settings.base == QUERN_BASE_OFF)
+        ctx->base.none = "; those that come with the library are not used (QUERN_BASE=off)";
+    else if (!s->target)
+        ctx->base.none = "; this library was built without base kernels for the target";
+    else
+        ctx->base.shipped = s;
+    ctx->base.worker_path = ctx->settings.worker_path;
+    ctx->base.log = &ctx->log;
+    ctx->base.counters = &ctx->counters;
+    *tier = base_tier(&ctx->base);
+    return QUERN_OK;
+}
+
 /* The functions that open the tiers, in the order in which tiers are asked. A new tier is one row
  * here; the settings say how to open it, and quern.h has its counters. A tier that the settings do
  * not want leaves its `get` null. */
 static quern_status (*const openers[])(quern_ctx *ctx, struct tier *tier) = {
     open_bundles,
     open_cache,
+    open_base,
 };
 
 quern_status tiers_open(quern_ctx *ctx)

@@ -5,6 +5,7 @@
 #include "base/extensible.h"
 #include "base/os.h"
 #include "gen/gen.h"
+#include "plan/base_list.h"
 #include "lint/lint.h"
 #include "plan/blas_choice.h"
 #include "target/rates.h"
@@ -163,6 +164,54 @@ quern_status quern_source(const struct quern_options *options, const struct quer
     return give(&source, text);
 }
 
+/* N of the layers that quern_base_problems names. Kernels do not depend on it. */
+#define SMALL_N 64
+
+/* A caller of quern_base_problems. */
+struct listener {
+    int all;
+    quern_text_fn fn;
+    void *user;
+};
+
+/* Whether results, scales and layout of a layer are of the types that its other words have by
+ * default; nested scales count as usual. */
+static bool is_usual(const struct quern_problem *layer)
+{
+    struct quern_problem usual = *layer;
+
+    if (problem_has_activation(layer))
+        usual.c = 0;
+    if (usual.scale != QUERN_SCALE_NESTED)
+        usual.scale = 0;
+    usual.layout = 0;
+    return problem_normalise(&usual, &usual) == QUERN_OK && problem_equal(&usual, layer);
+}
+
+static void tell_base_problem(void *user, const struct plan_set *set)
+{
+    const struct listener *const l = user;
+    struct quern_problem layer = set->plans->problem;
+    char text[QUERN_TEXT_MAX];
+
+    if (!l->all && !is_usual(&layer))
+        return;
+    layer.n = SMALL_N;
+    problem_text(&layer, text);
+    l->fn(l->user, text);
+}
+
+quern_status quern_base_problems(const char *target, int all, quern_text_fn fn, void *user)
+{
+    struct listener l = {all, fn, user};
+    struct target_id id;
+
+    FAIL_IF(!target || !fn, QUERN_E_ARGUMENT, "%s is null", target ? "fn" : "target");
+    TRY(target_parse(target, &id));
+    base_each(id.target, tell_base_problem, &l);
+    return QUERN_OK;
+}
+
 /* The line that goes first: for whoever wants to know what m rows take, and nothing of kernels. */
 static void explain_verdict(const struct plan_slice *slices, size_t count, int64_t m,
                             struct str *out)
@@ -253,17 +302,16 @@ size_t quern_op_explain(quern_op *op, int64_t m, char *text, size_t size)
 
     if (!op || m < 1 || m > INT32_MAX)
         return 0;
-    const struct kernel_set *set = atomic_load(&op->kernels);
-    quern_op *const base = set ? NULL : atomic_load(&op->base);
-    if (base) {
-        str_addf(&out, "until kernels of %s are there, base kernels serve:\n", op->text);
-        set = atomic_load(&base->kernels);
-    } else if (!set) {
-        str_addf(&out, "kernels of %s are not there yet\n", op->text);
-    }
+    const struct kernel_set *const set = atomic_load(&op->kernels);
+    const quern_op *const base = set ? NULL : atomic_load(&op->base);
+    const struct kernel_set *const serves = base ? atomic_load(&base->kernels) : set;
+    if (!set)
+        str_addf(&out, "kernels of %s are not there%s\n", op->text,
+                 serves ? "; base kernels serve:" : " yet");
+    if (serves)
+        explain(&serves->plans, &op->ctx->facts, slices, plan_slices(&serves->plans, m, slices), m,
+                &out);
     if (set)
-        explain(&set->plans, &op->ctx->facts, slices, plan_slices(&set->plans, m, slices), m, &out);
-    if (set && !base)
         explain_blas(op, m, &out);
     const size_t length = out.length, shown = length < size ? length : size ? size - 1 : 0;
     if (size) {

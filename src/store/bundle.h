@@ -93,6 +93,16 @@ quern_status bundle_read(const struct bundle *bundle, uint64_t offset, void *to,
 struct crypto_sign_ed25519ph_state;
 quern_status bundle_sign_update(struct bundle *bundle, struct crypto_sign_ed25519ph_state *state);
 
+/*
+ * Proves that a bundle is the one whose head has this BLAKE2b, and every entry the one that was in
+ * it: the head's manifest has a line "# proof HEX" for each, in the order of keys, and one for the
+ * dictionary behind them. So nothing but the head is read here, and an entry is compared with its
+ * proof when it is asked for. To be called before any other thread has the bundle. QUERN_E_OBJECT
+ * names the version of quern that the manifest says the bundle is of, if it is another.
+ */
+#define BUNDLE_PROOF_BYTES 32 /* nobody can make other bytes with the same digest */
+quern_status bundle_prove(struct bundle *bundle, const uint8_t digest[BUNDLE_PROOF_BYTES]);
+
 /* Writes the block that follows a signed bundle. */
 void bundle_signature_block(const uint8_t public_key[32], const uint8_t signature[64],
                             uint8_t block[BUNDLE_SIGNATURE_BYTES]);

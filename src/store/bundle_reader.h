@@ -9,9 +9,6 @@
 #include "object/le.h"
 #include "store/bundle_format.h"
 
-/* Bytes of a BLAKE2b: nobody can make another entry with the same digest. */
-#define BUNDLE_PROOF_BYTES 32
-
 /* What entries are compressed with, unpacked when the first is asked for. */
 struct dictionary {
     struct lock lock;
@@ -30,8 +27,8 @@ struct bundle {
     const uint8_t *memory; /* else null */
     uint64_t file_bytes;
     uint8_t *head; /* header, index and manifest, proven */
-    /* BUNDLE_PROOF_BYTES for each entry and then for the dictionary, of their signed bytes; null
-     * unless a signature was checked */
+    /* BUNDLE_PROOF_BYTES for each entry and then for the dictionary, of the bytes that were signed
+     * or proven; null unless a signature or proof was checked */
     uint8_t *digests;
     bool plain; /* of the version that compresses nothing */
     struct part dictionary_part;

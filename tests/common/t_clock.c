@@ -3,20 +3,22 @@
 
 #include "base/os.h"
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 /* How often it is asked whether time may pass. */
 #define ASK_MS 5
 
 static struct os before;
-static uint64_t now_ns;
+static _Atomic uint64_t now_ns; /* workers' threads read it too */
 static bool (*passes)(void);
 
 static int held_clock(clockid_t clock, struct timespec *t)
 {
     if (clock != CLOCK_MONOTONIC)
         return before.clock_gettime(clock, t);
-    *t = (struct timespec){(time_t)(now_ns / 1000000000u), (long)(now_ns % 1000000000u)};
+    const uint64_t now = now_ns;
+    *t = (struct timespec){(time_t)(now / 1000000000u), (long)(now % 1000000000u)};
     return 0;
 }
 

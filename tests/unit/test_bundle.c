@@ -497,7 +497,7 @@ static void what_is_written_after_signing_is_not_served(void **state)
     t_write_file(path, forged, whole);
     for (int by_source = 0; by_source < 2; by_source++) {
         assert_int_equal(bundle_get(p, &b.x1.want, by_source, &e), QUERN_E_OBJECT);
-        assert_non_null(strstr(quern_last_error()->message, "not the one that was signed"));
+        assert_non_null(strstr(quern_last_error()->message, "not the one that is vouched for"));
     }
     for (uint64_t i = 0; i < 3; i++)
         if (bundle_entry(p, i, NULL, &e) == QUERN_OK) { /* it differed in what is shared alone */

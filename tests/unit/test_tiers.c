@@ -409,7 +409,7 @@ static void compiling_can_be_forbidden_for_one_call(void **state)
                      QUERN_E_WOULD_COMPILE);
     assert_null(op);
     assert_int_equal(stats_of(ctx).compile_ok, 0);
-    assert_int_equal(quern_op_create_flags(ctx, &problem, 1, 8, &op), QUERN_E_ARGUMENT);
+    assert_int_equal(quern_op_create_flags(ctx, &problem, 1, 16, &op), QUERN_E_ARGUMENT);
     assert_int_equal(quern_op_create(ctx, &problem, 1, &op), QUERN_OK);
     quern_op_release(op);
     assert_int_equal(quern_op_create_flags(ctx, &problem, 1, QUERN_OP_NO_COMPILE, &op), QUERN_OK);

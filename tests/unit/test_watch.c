@@ -309,7 +309,7 @@ static void test_counters_by_number(void **state)
         "miss_damaged",    "miss_foreign", "miss_io",         "put_ok",         "put_lost",
         "put_failed",      "quarantined",  "evicted",         "bundle_damaged", "compile_ok",
         "compile_failed",  "compile_ns",   "compile_refused", "compile_sealed", "worker_died",
-        "compile_dropped", "load_failed"};
+        "compile_dropped", "load_failed",  "hit_base",        "base_damaged"};
     /* hosts are compiled against this order of fields: new ones are added behind the last */
     static const size_t offsets[] = {
         offsetof(struct quern_stats, hit_memory),      offsetof(struct quern_stats, hit_disk),
@@ -322,7 +322,8 @@ static void test_counters_by_number(void **state)
         offsetof(struct quern_stats, hit_bundle),      offsetof(struct quern_stats, hit_source),
         offsetof(struct quern_stats, bundle_damaged),  offsetof(struct quern_stats, compile_ns),
         offsetof(struct quern_stats, compile_refused), offsetof(struct quern_stats, compile_sealed),
-        offsetof(struct quern_stats, compile_dropped), offsetof(struct quern_stats, load_failed)};
+        offsetof(struct quern_stats, compile_dropped), offsetof(struct quern_stats, load_failed),
+        offsetof(struct quern_stats, hit_base),        offsetof(struct quern_stats, base_damaged)};
     struct quern_stats stats = QUERN_INIT(struct quern_stats);
     uint64_t values[QUERN_STAT_COUNT + 4];
     struct host h;

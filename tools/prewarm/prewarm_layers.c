@@ -301,6 +301,7 @@ struct sources {
     const char *manifest_path;
     const struct manifest *manifest; /* null: none */
     bool m_given;
+    int base; /* as in struct prewarm_origin */
 };
 
 /* Adds one layer of a manifest, with the rows that it names unless --m does. */
@@ -314,11 +315,35 @@ static int add_line(struct prewarm *w, const struct manifest_line *line, bool m_
     return status;
 }
 
+struct adding {
+    struct prewarm *w;
+    int status;
+};
+static void add_base_kind(void *user, const char *text)
+{
+    struct adding *const a = user;
+
+    if (!a->status)
+        a->status = add_text(a->w, text);
+}
+
+/* Adds a layer of each kind that has base kernels on the last target. */
+static int add_base(struct prewarm *w, bool all)
+{
+    const struct prewarm_target *const t = &w->targets[w->target_count - 1];
+    struct adding a = {.w = w};
+
+    const quern_status e = quern_base_problems(t->info.name, all, add_base_kind, &a);
+    return e ? fail_status(e, NULL) : a.status;
+}
+
 /* Adds what there is to make for the last target. */
 static int add_all(struct prewarm *w, const struct sources *s)
 {
     const char *const target = w->targets[w->target_count - 1].info.name;
-    int status = s->model_count || s->manifest ? EXIT_OK : add_texts(w);
+    int status = s->base                         ? add_base(w, s->base > 1)
+                 : s->model_count || s->manifest ? EXIT_OK
+                                                 : add_texts(w);
 
     for (size_t i = 0; !status && i < s->model_count; i++)
         status = add_layers(w, &s->models[i], s->tp, s->tp_count, s->options);
@@ -431,11 +456,16 @@ int prewarm_collect(struct prewarm *w, struct prewarm_origin *from)
     const char *const model = from->models.count ? from->models.at[0] : NULL;
     const char *const given = w->common.argument_count ? w->common.arguments[0] : NULL;
     const char *manifest = from->manifest;
-    struct sources sources = {
-        .tp = {1}, .tp_count = 1, .options = from->values, .m_given = w->m_set.count != 0};
+    struct sources sources = {.tp = {1},
+                              .tp_count = 1,
+                              .options = from->values,
+                              .m_given = w->m_set.count != 0,
+                              .base = from->base};
     int status;
 
-    if (!manifest && !model && !given)
+    if (from->base && (manifest || model || given))
+        return misuse("--base goes alone: it makes base kernels of all layers");
+    if (!manifest && !model && !given && !from->base)
         manifest = secure_getenv("QUERN_MANIFEST");
     if (manifest && !manifest[0])
         manifest = NULL;
@@ -444,9 +474,10 @@ int prewarm_collect(struct prewarm *w, struct prewarm_origin *from)
                       manifest, model ? model : given);
     if (model && given)
         return misuse("give a model or problems, not both: --model %s and '%s'", model, given);
-    if (!model && !manifest && !given)
-        return misuse("what to make? give --model FILE, --manifest FILE, or problems such as "
-                      "\"wq=nf4 n=4096 k=4096 a=bf16\"");
+    if (!model && !manifest && !given && !from->base)
+        return misuse(
+            "what to make? give --model FILE, --manifest FILE, --base, or problems such as "
+            "\"wq=nf4 n=4096 k=4096 a=bf16\"");
     for (size_t i = 0; i < WORD_COUNT; i++)
         if (!model && from->values[i])
             return misuse("--%s goes with --model; in a problem, write %s=%s", words[i], words[i],

@@ -79,6 +79,7 @@ enum prewarm_verify { PREWARM_VERIFY_ALL = 1, PREWARM_VERIFY_ENDS };
 struct prewarm_origin {
     struct texts models;
     const char *manifest, *tp, *shard;
+    int base; /* 1: the targets' base kernels that are shipped, 2: all of them; 0: problems */
     const char *values[PREWARM_WORDS];
 };
 

@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Builds the wheel of a finished build: make wheel. Usage: wheel.py BUILD OUT VERSION STRIP
+"""Builds the wheel of a finished build: make wheel. Usage:
 
+    wheel.py BUILD OUT VERSION STRIP [LIBRARY BASE]
+
+LIBRARY and BASE: another libquern.so, and the directory of the base bundles that it was built with.
 Needs no package but the standard library; equal inputs give equal bytes. The platform tag is the
 oldest C library that the binaries inside run on, read from them.
 """
@@ -18,8 +21,9 @@ import zipfile
 HERE = pathlib.Path(__file__).resolve().parent
 TOP = HERE.parents[1]
 DATE = (1980, 1, 1, 0, 0, 0)
+LIBRARY = "quern/lib/libquern.so.0"
 BINARIES = {  # in the wheel: in the build
-    "quern/lib/libquern.so.0": "lib/libquern.so",
+    LIBRARY: "lib/libquern.so",
     "quern/lib/libquern_bnb.so": "lib/libquern_bnb.so",
     "quern/libexec/quern/quern-worker": "libexec/quern/quern-worker",
     # the software GPU, for each vector instruction set
@@ -54,10 +58,12 @@ def metadata(version):
         (HERE / "README.md").read_text()])
 
 
-def collect(build, version, strip, scratch):
+def collect(build, version, strip, scratch, library=None, base=None):
     """Names in the wheel with their bytes; the tag."""
     files, libc = {}, (2, 17)
     for name, source in BINARIES.items():
+        if library and name == LIBRARY:
+            source = pathlib.Path(library).absolute()
         stripped = scratch / pathlib.Path(name).name
         output_of(strip, "--strip-unneeded", "-o", stripped, build / source)
         libc = max(libc, libc_of(stripped))
@@ -65,6 +71,8 @@ def collect(build, version, strip, scratch):
     for path in sorted((HERE / "quern").iterdir()):
         if path.suffix == ".py" or path.name == "py.typed":
             files[f"quern/{path.name}"] = path.read_bytes().replace(b"@version@", version.encode())
+    for path in sorted(pathlib.Path(base or build / "libexec/quern/base").glob("*.qkb")):
+        files[f"quern/libexec/quern/base/{path.name}"] = path.read_bytes()
     tag = f"py3-none-manylinux_{libc[0]}_{libc[1]}_x86_64"
     info = f"quern-{version}.dist-info"
     files[f"{info}/METADATA"] = metadata(version).encode()
@@ -83,9 +91,10 @@ def record(files, own):
 
 
 def main():
-    build, out, version, strip = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), *sys.argv[3:]
+    build, out = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+    version, strip, *other = sys.argv[3:]
     with tempfile.TemporaryDirectory() as scratch:
-        files, tag, own = collect(build, version, strip, pathlib.Path(scratch))
+        files, tag, own = collect(build, version, strip, pathlib.Path(scratch), *other)
     files[own] = record(files, own)
     out.mkdir(parents=True, exist_ok=True)
     wheel = out / f"quern-{version}-{tag}.whl"

@@ -36,12 +36,38 @@ static void print_details(struct explanation *x, const char *text)
     printf("%s%s", text, text[0] && text[strlen(text) - 1] != '\n' ? "\n" : "");
 }
 
-/* Whether a launch finds its kernels, as the first words of the verdict. A bundle or a cache that
- * cannot be used counts as one that has none; the explanation itself has warned of it. */
-static const char *availability(struct explanation *x, int64_t m)
+/* What serves a launch of m rows, and why not its own kernels. */
+struct verdict {
+    const char *word; /* "serves", "compiles" or "base" */
+    char meaning[512];
+};
+
+/* Whether a context with the options as they were given may compile; if not, why. */
+static bool can_compile(const struct explanation *x, char why[256])
 {
+    struct common quiet = x->common;
+    quern_ctx *ctx = NULL;
+
+    quiet.library.log = NULL;
+    quiet.library.allow_unverified = 1;
+    if (open_making_context(&quiet, x->common.target, &ctx))
+        return true;
+    const quern_status e = quern_can_compile(ctx);
+    snprintf(why, 256, "%s", e ? quern_last_error()->message : "");
+    quern_close(ctx);
+    return !e;
+}
+
+/* Whether a launch finds its kernels. A bundle or a cache that cannot be used counts as one that
+ * has none; the explanation itself has warned of it. */
+static void availability(struct explanation *x, int64_t m, struct verdict *v)
+{
+    static const char missing[] = "neither a bundle nor the cache has it";
+    char why[256];
     quern_op *op = NULL;
 
+    *v = (struct verdict){.word = "compiles"};
+    snprintf(v->meaning, sizeof v->meaning, "compiles: %s", missing);
     if (!x->ctx) {
         struct common quiet = x->common;
         quiet.library.log = NULL;
@@ -49,15 +75,24 @@ static const char *availability(struct explanation *x, int64_t m)
         quiet.library.allow_unverified = 1;
         unsetenv("QUERN_RECORD"); /* what is explained is not asked for */
         if (open_making_context(&quiet, x->common.target, &x->ctx))
-            return "compiles";
+            return;
     }
-    const quern_status e = quern_op_create_range(x->ctx, &x->problem, m, m, &op);
+    if (!quern_op_create_range(x->ctx, &x->problem, m, m, &op)) {
+        quern_op_release(op);
+        v->word = "serves";
+        snprintf(v->meaning, sizeof v->meaning, "serves: a bundle or the cache has it");
+        return;
+    }
+    if (quern_op_create_flags(x->ctx, &x->problem, m, QUERN_OP_BASE_ONLY, &op))
+        return;
     quern_op_release(op);
-    return e == QUERN_OK ? "serves" : "compiles";
+    if (can_compile(x, why)) {
+        strcat(v->meaning, "; base kernels can serve until then (QUERN_BASE=on)");
+        return;
+    }
+    v->word = "base";
+    snprintf(v->meaning, sizeof v->meaning, "base: base kernels serve: %s, and %s", missing, why);
 }
-
-static const char *const meanings[] = {"serves: a bundle or the cache has it",
-                                       "compiles: neither a bundle nor the cache has it"};
 
 /* Explains m rows: a verdict, which is printed at once, and the details, which follow all verdicts.
  */
@@ -77,14 +112,15 @@ static int explain_m(struct explanation *x, int64_t m, char **details)
                                   json_make("{s:I, s:s}", "m", (json_int_t)m, "text", text));
         return EXIT_OK;
     }
-    const char *const verdict = availability(x, m);
+    struct verdict verdict;
+    availability(x, m, &verdict);
     sscanf(text, "m=%*d: %lf us expected (a model), bound by %63[^;]", &us, bound);
     if (x->common.json)
         json_array_append_new(x->list, json_make("{s:I, s:s, s:f, s:s, s:s}", "m", (json_int_t)m,
-                                                 "verdict", verdict, "expected_us", us, "bound_by",
-                                                 bound, "text", text));
+                                                 "verdict", verdict.word, "expected_us", us,
+                                                 "bound_by", bound, "text", text));
     else
-        printf("%s; %.*s\n", meanings[*verdict == 'c'], (int)strcspn(text, "\n"), text);
+        printf("%s; %.*s\n", verdict.meaning, (int)strcspn(text, "\n"), text);
     return EXIT_OK;
 }
 

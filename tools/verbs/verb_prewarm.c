@@ -420,6 +420,8 @@ int verb_prewarm(int argc, char **argv)
         PREWARM_MODEL_FLAGS(&from),
         {"manifest", FLAG_TEXT, &from.manifest, "FILE",
          "layers that QUERN_RECORD noted of a run (QUERN_MANIFEST)"},
+        {"base", FLAG_CHOICE, &from.base, "usual|all",
+         "base kernels: those that 'make base' ships, or all that there are", "usual|all", true},
         {"shard", FLAG_TEXT, &from.shard, "I/N", "the Ith of N parts of the work, for job arrays"},
         {"m", FLAG_M, &w.m_set, "LIST", "rows to make kernels for, e.g. 1-8 (all)"},
         {"verify", FLAG_CHOICE, &w.verify, "all|ends",

@@ -78,6 +78,21 @@ static int place_workspace(struct run *r, size_t bytes, struct quern_args *args)
     return EXIT_OK;
 }
 
+/* Creates the op. Where its kernels may not be compiled base kernels answer, if there are some. */
+static quern_status create(struct run *r)
+{
+    const quern_status e = quern_op_create(r->ctx, &r->problem, r->m, &r->op);
+
+    if (e != QUERN_E_WOULD_COMPILE)
+        return e;
+    if (!quern_op_create_flags(r->ctx, &r->problem, r->m, QUERN_OP_BASE_ONLY, &r->op)) {
+        note("base kernels answer, as those made to order are in no bundle and no cache, and "
+             "compiling is off");
+        return QUERN_OK;
+    }
+    return quern_op_create(r->ctx, &r->problem, r->m, &r->op); /* for its message */
+}
+
 static int launch(struct run *r)
 {
     struct quern_args args = QUERN_INIT(struct quern_args);
@@ -124,7 +139,7 @@ static int run(struct run *r)
         return status;
     quern_status e = quern_open(&r->common.library, &r->ctx);
     if (!e)
-        e = quern_op_create(r->ctx, &r->problem, r->m, &r->op);
+        e = create(r);
     if (e)
         return fail_status(e, NULL);
     status = launch(r);

@@ -53,7 +53,7 @@ class Options(Sized):
                 ("bundle_path", c_char_p), ("toolchain", c_int), ("record", c_char_p),
                 ("tuning", c_char_p), ("event", EVENT_FUNCTION), ("event_user", c_void_p),
                 ("bundle_keys", c_char_p), ("blas", c_int), ("cache_trust", c_int),
-                ("force", c_char_p), ("cuda_path", c_char_p), ("facts", c_char_p)]
+                ("force", c_char_p), ("cuda_path", c_char_p), ("facts", c_char_p), ("base", c_int)]
 
 
 class Args(Sized):

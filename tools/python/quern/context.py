@@ -21,6 +21,7 @@ _DEVICES = ("auto", "hip", "sim", "none", "cuda")
 _MODES = ("rw", "ro", "off")
 _TRUSTS = ("user", "group")
 _BLASES = ("auto", "off")
+_BASES = ("auto", "on", "off")
 _JITS = ("on", "off", "warn", "error")
 _LEVELS = ("error", "warn", "info", "debug")
 _WARN = 2  # enum quern_log_level
@@ -29,7 +30,7 @@ _SEALS = ("open", "warn", "fail")
 _KINDS = ("begin", "compile", "end")
 _REASONS = (None, "absent", "damaged", "foreign", "unreadable", "refused")
 _READ_WRITE = 3  # enum quern_sim_access
-_NO_COMPILE, _NO_WAIT, _BASE = 1, 2, 4  # enum quern_op_flags
+_NO_COMPILE, _NO_WAIT, _BASE, _BASE_ONLY = 1, 2, 4, 8  # enum quern_op_flags
 _POINTERS = tuple(field[0] for field in native.Args._fields_ if field[1] is ctypes.c_void_p)
 
 
@@ -261,6 +262,7 @@ class Context(_Handle):
     def __init__(self, target: str | None = None, *, device: str | None = None, index: int = 0,
                  cache_dir: str | os.PathLike[str] | None = None, cache_mode: str | None = None,
                  cache_trust: str | None = None, blas: str | None = None,
+                 base: str | None = None,
                  jit: str | None = None, rocm_path: str | os.PathLike[str] | None = None,
                  cuda_path: str | os.PathLike[str] | None = None,
                  bundle_path: str | None = None,
@@ -299,6 +301,7 @@ class Context(_Handle):
             cache_mode=native.choose("cache_mode", _MODES, cache_mode),
             cache_trust=native.choose("cache_trust", _TRUSTS, cache_trust),
             blas=native.choose("blas", _BLASES, blas),
+            base=native.choose("base", _BASES, base),
             jit=native.choose("jit", _JITS, jit), rocm_path=_bytes(rocm_path),
             cuda_path=_bytes(cuda_path),
             bundle_path=_bytes(bundle_path), bundle_keys=_bytes(bundle_keys),
@@ -359,11 +362,16 @@ class Context(_Handle):
         self._owned.append(finalizer)
 
     def op(self, problem: str, m_max: int = 8, *, compile: bool = True, wait: bool = True,
-           base: bool = False) -> Op:
+           base: bool | str = False) -> Op:
         """The kernels of a problem for 1 to m_max rows; more rows are launched in slices. Compiles
         kernels that are in no cache, unless `compile` is false; returns at once when `wait` is.
-        With `base`, base kernels serve until those made to order are there."""
-        flags = (0 if compile else _NO_COMPILE) | (0 if wait else _NO_WAIT) | (_BASE if base else 0)
+        With `base`, base kernels serve until those made to order are there, and with "only" they
+        do for ever. Where there is no compiler they serve all the same (`Context(base="off")`:
+        then it is an error)."""
+        if base not in (False, True, "only"):
+            raise ValueError(f"base is {base!r}; expected False, True or 'only'")
+        flags = ((0 if compile else _NO_COMPILE) | (0 if wait else _NO_WAIT) |
+                 (_BASE_ONLY if base == "only" else _BASE if base else 0))
         p, handle = native.parse(problem), ctypes.c_void_p()
         native.call("quern_op_create_flags", self.handle, ctypes.byref(p), m_max, flags,
                     ctypes.byref(handle))

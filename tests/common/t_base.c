@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "t_base.h"
+#include "t_context.h"
+#include "t_store.h"
+
+#include "base/str.h"
+#include "store/bundle_reader.h"
+
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define LAYERS_MAX 8
+
+static void add_proof(struct str *manifest, const uint8_t *bytes, size_t size)
+{
+    uint8_t digest[BUNDLE_PROOF_BYTES];
+    char hex[2 * sizeof digest + 1];
+
+    crypto_generichash(digest, sizeof digest, bytes, size, NULL, 0);
+    hex_from_bytes(hex, digest, sizeof digest);
+    str_addf(manifest, "# proof %s\n", hex);
+}
+
+/* Adds the proofs of a bundle that is in memory. */
+static void add_proofs(struct str *manifest, const uint8_t *bytes, size_t size)
+{
+    struct bundle *bundle;
+
+    assert_int_equal(bundle_open_memory(bytes, size, &bundle), QUERN_OK);
+    for (uint64_t i = 0; i < bundle->info.entries; i++) {
+        const struct part part = part_at(bundle, i);
+        add_proof(manifest, bytes + part.offset, part.packed);
+    }
+    add_proof(manifest, bytes + bundle->layout.end, entries_at(bundle) - bundle->layout.end);
+    bundle_close(bundle);
+}
+
+static void hash_head(const uint8_t *bytes, size_t size, uint8_t digest[BUNDLE_PROOF_BYTES])
+{
+    struct bundle *bundle;
+
+    assert_int_equal(bundle_open_memory(bytes, size, &bundle), QUERN_OK);
+    crypto_generichash(digest, BUNDLE_PROOF_BYTES, bytes, bundle->layout.end, NULL, 0);
+    bundle_close(bundle);
+}
+
+void t_base_make(struct t_base *b, const char *target, const char *const *layers, size_t count,
+                 const char *version)
+{
+    struct quern_problem problems[LAYERS_MAX];
+    struct str manifest = {0};
+    char cache[600], parent[600];
+    void *bytes;
+    size_t size;
+
+    assert_true(count <= LAYERS_MAX);
+    b->directory = t_temp_dir();
+    snprintf(parent, sizeof parent, "%s/base", b->directory);
+    snprintf(b->path, sizeof b->path, "%s/%s.qkb", parent, target);
+    snprintf(b->beside, sizeof b->beside, "%s/worker", b->directory);
+    snprintf(cache, sizeof cache, "%s/cache", b->directory);
+    assert_int_equal(mkdir(parent, 0700), 0);
+    quern_ctx *const ctx = t_open_unverified(target, cache);
+    for (size_t i = 0; i < count; i++)
+        problems[i] = t_problem(layers[i]);
+    if (quern_prewarm(ctx, problems, count, 64, NULL, NULL) != QUERN_OK)
+        fail_msg("%s", quern_last_error()->message);
+    assert_int_equal(quern_bundle_create(ctx, target, NULL, 0, &bytes, &size, NULL), QUERN_OK);
+    str_addf(&manifest, "# quern base kernels, version %s\n", version);
+    add_proofs(&manifest, bytes, size);
+    free(bytes);
+    assert_int_equal(quern_bundle_create(ctx, target, str_text(&manifest), 0, &bytes, &size, NULL),
+                     QUERN_OK);
+    hash_head(bytes, size, b->shipped.digest);
+    b->shipped.target = target;
+    t_write_file(b->path, bytes, size);
+    free(bytes);
+    str_free(&manifest);
+    quern_close(ctx);
+}
+
+void t_base_remove(struct t_base *b)
+{
+    t_remove(b->directory);
+}
+
+void t_base_give(quern_ctx *ctx, const struct t_base *b)
+{
+    /* that of the library, where it was built with one */
+    if (ctx->tiers[ctx->tier_count - 1].id == QUERN_TIER_BASE)
+        ctx->tier_count--;
+    ctx->base.shipped = &b->shipped;
+    ctx->base.worker_path = b->beside;
+    ctx->tiers[ctx->tier_count++] = base_tier(&ctx->base);
+}
