@@ -77,7 +77,7 @@ struct fiber {
     void *stack_pointer;
     uint8_t *stack;
     uint32_t thread;
-    bool done;
+    bool done, knows_start; /* of shared memory: check_shared_start was called */
     vector_clock clock;
 };
 
@@ -199,6 +199,8 @@ static bool is_behind(uint32_t thread, tick at)
 
 static void check_shared(uint32_t at, uint32_t bytes, uint32_t alignment, const char *what)
 {
+    if (!running->knows_start)
+        fault("%s at %u of shared memory before check_shared_start", what, at);
     if (at + bytes > shared.size() || at + bytes < at)
         fault("%s of %u bytes at %u of shared memory, which has %zu", what, bytes, at,
               shared.size());
@@ -392,7 +394,7 @@ static void run_fiber()
 static void start_fiber(fiber &f, uint32_t thread)
 {
     f.thread = thread;
-    f.done = false;
+    f.done = f.knows_start = false;
     f.clock.assign(threads + BARRIERS_MAX, 0);
     f.clock[thread] = 1;
     if (!f.stack)
@@ -565,6 +567,10 @@ static inline unsigned group_y()
     return machine::block[1];
 }
 
+static inline void check_shared_start()
+{
+    machine::running->knows_start = true;
+}
 template <class T> static T lds(unsigned at, unsigned offset = 0)
 {
     T value;

@@ -10,6 +10,7 @@
 PROBE(shared_words)
 {
     const u32 t = item(), other = (t * 7 + 3) % 64;
+    check_shared_start();
     sts<u32>(t * 4, IN(0));
     sts<u32x2>(256 + t * 8, {IN(1), IN(2)});
     sts<u32x4>(768 + t * 16, {IN(3), IN(4), IN(5), IN(6)});
@@ -48,6 +49,7 @@ PROBE(global_stores)
 PROBE(bulk_ring)
 {
     const u32 full = 2048, empty = 2064, lane = item() % 32;
+    check_shared_start();
     if (item() == 0) {
         for (u32 i = 0; i < 2; i++) {
             barrier_init(full + i * 8, 1);
@@ -80,6 +82,7 @@ PROBE(bulk_ring)
 PROBE(barriers)
 {
     const u32 t = item();
+    check_shared_start();
     sts<u32>(t * 4, IN(0));
     sync_warp();
     const u32 near = lds<u32>((t ^ 1) * 4);

@@ -236,6 +236,7 @@ static const struct fault {
     {&ring, "barrier_init(SUMMED + i * 8, WARPS)", "barrier_init(SUMMED + i * 8, WARPS + 1)",
      "deadlock"},
     {&ring, "        barrier_init_fence();\n    }", "    }", "fence"},
+    {&ring, "    check_shared_start();\n", "", "check_shared_start"},
     {&ring, "    sync_group();\n    if (warp < WARPS)", "    if (warp < WARPS)", "mbarrier"},
     {&ring, "stage.advance();\n        barrier_wait(DRAINED", "barrier_wait(DRAINED", ""},
     {&ring, "(K_WARPS * UNITS | 1) * (UNIT / 2);", "(K_WARPS * UNITS) * (UNIT / 2) + 8;",

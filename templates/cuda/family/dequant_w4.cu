@@ -31,6 +31,7 @@ KERNEL(SYMBOL, WAVES * 32)(const u8 *b, SCALE_OPERANDS, c_element *c)
 {
     float shift = 0;
 
+    check_shared_start();
 #if SCALE_IS_NESTED
     shift = ldg(offset);
     for (u32 i = item(); i < NEST; i += ITEMS)

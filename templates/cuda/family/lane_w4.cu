@@ -75,6 +75,7 @@ KERNEL(SYMBOL, WAVES * 32)
     const u32 row = (group * WAVES + item() / 32) * ROWS;
     float sums[ROWS][M_TILE] = {}, shift = 0;
 
+    check_shared_start();
 #if SCALE_IS_NESTED
     shift = ldg(offset);
     for (u32 i = item(); i < NEST; i += WAVES * 32)

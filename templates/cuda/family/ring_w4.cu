@@ -416,6 +416,7 @@ KERNEL(SYMBOL, WAVES * 32)
     const u32 rows = smaller((u32)m - begin, M_TILE), warp = item() / 32;
     const walk at = {(u32)workgroups, group, 0, 0, group};
 
+    check_shared_start();
     if (item() == 0) {
         for (u32 i = 0; i < STAGES; i++) {
             barrier_init(FULL + i * 8, 1);

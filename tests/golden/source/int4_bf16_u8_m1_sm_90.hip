@@ -57,8 +57,20 @@ typedef long long i64;
 struct alignas(8) u32x2 { u32 x, y; };
 struct alignas(16) u32x4 { u32 x, y, z, w; };
 
+// Where a block's dynamic shared memory starts: the first KiB is the system's (CUDA C++ Programming
+// Guide, "Shared Memory" of compute capabilities 8.x and 9.0), these kernels have no static one. A
+// constant is a part of an instruction. The array's own place is known when a kernel is linked: the
+// compiler would add it to each address, which is a third instruction for each look-up.
+constexpr u32 SHARED_START = 1024;
 extern __shared__ __align__(1024) u8 SHARED[];
-DEVICE u32 shared_address(u32 at) { return (u32)__cvta_generic_to_shared(SHARED + at); }
+DEVICE u32 shared_address(u32 at) { return SHARED_START + at; }
+// Ends the kernel with an error where that is not so. To be called before shared memory is used.
+DEVICE void check_shared_start()
+{
+    if ((u32)__cvta_generic_to_shared(SHARED) != SHARED_START)
+        asm volatile("trap;");
+}
+template <class T> DEVICE T *shared(u32 at) { return (T *)__cvta_shared_to_generic(at); }
 
 DEVICE u32 item() { return threadIdx.x; }
 DEVICE u32 group_x() { return blockIdx.x; }
@@ -69,9 +81,9 @@ DEVICE u32 group_y() { return blockIdx.y; }
 // `offset`, a constant, becomes a part of the instruction, which it would not as a part of `at`.
 template <class T> DEVICE T lds(u32 at, u32 offset = 0)
 {
-    return *(const T *)(SHARED + at + offset);
+    return *shared<const T>(shared_address(at + offset));
 }
-template <class T> DEVICE void sts(u32 at, T value) { *(T *)(SHARED + at) = value; }
+template <class T> DEVICE void sts(u32 at, T value) { *shared<T>(shared_address(at)) = value; }
 template <class T> DEVICE void stg(T *to, T value) { *to = value; }
 
 // Operands that no kernel writes while this one runs go through the read-only path.
@@ -887,6 +899,7 @@ KERNEL(SYMBOL, WAVES * 32)
     const u32 rows = smaller((u32)m - begin, M_TILE), warp = item() / 32;
     const walk at = {(u32)workgroups, group, 0, 0, group};
 
+    check_shared_start();
     if (item() == 0) {
         for (u32 i = 0; i < STAGES; i++) {
             barrier_init(FULL + i * 8, 1);
