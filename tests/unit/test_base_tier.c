@@ -2,8 +2,9 @@
 /*
  * The base kernels that come with the library, as hosts meet them: which flag gives what where
  * kernels may be compiled, may not be, or cannot be (the table of docs/embedding.md is what this
- * test finds); bundles that are damaged, or of another library; compilers that fail; kernels that
- * change under load. This file is long because all of it is told of the same few kernels.
+ * test finds); bundles that are damaged, or of another library; compilers that fail. How kernels
+ * change under load is in test_base_swaps.c. This file is long because all of it is told of the
+ * same few kernels.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,8 +22,6 @@
 #include "problem/problem.h"
 #include "store/bundle_reader.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -550,60 +549,6 @@ static void test_compilers_that_fail(void **state)
     }
 }
 
-/* ---- Kernels that change under load ---------------------------------------------------------- */
-
-#define THREADS 16
-#define SWAPS   10000
-
-struct load {
-    quern_ctx *ctx;
-    quern_op *op;
-    atomic_bool enough;
-    atomic_int launches;
-};
-
-static void *launch_on(void *user)
-{
-    struct load *const load = user;
-    struct t_layer l;
-
-    t_layer_make(&l, load->ctx, &layer, ROWS, 0, 0, 2);
-    while (!atomic_load(&load->enough)) {
-        launch_right(load->op, &l);
-        atomic_fetch_add(&load->launches, 1);
-    }
-    t_layer_free(&l);
-    return NULL;
-}
-
-/* The set that serves an op is changed ten thousand times, from none (base kernels) to its own and
- * back, while threads launch and look at each result. */
-static void test_swaps_under_load(void **state)
-{
-    struct host h = open_host(QUERN_JIT_ON, &base);
-    struct load load = {.ctx = h.ctx};
-    pthread_t threads[THREADS];
-
-    (void)state;
-    assert_int_equal(create(&h, QUERN_OP_BASE, &load.op), QUERN_OK);
-    assert_int_equal(wait_ready(load.op), QUERN_OK);
-    struct kernel_set *const own = atomic_load(&load.op->kernels);
-    for (int i = 0; i < THREADS; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, launch_on, &load), 0);
-    for (int i = 0; i < SWAPS; i++) {
-        atomic_store(&load.op->kernels, i % 2 ? own : NULL);
-        /* several launches begin between most changes, and are under way at them */
-        const int seen = atomic_load(&load.launches);
-        while (i % (SWAPS / 500) == 0 && atomic_load(&load.launches) < seen + 2)
-            sched_yield();
-    }
-    atomic_store(&load.enough, true);
-    for (int i = 0; i < THREADS; i++)
-        assert_int_equal(pthread_join(threads[i], NULL), 0);
-    assert_ptr_equal(atomic_load(&load.op->kernels), own);
-    close_host(&h);
-}
-
 /* ---- Eviction -------------------------------------------------------------------------------- */
 
 /* When the entry of a made kernel is evicted, the process that has loaded it keeps it; the next one
@@ -643,7 +588,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_other_version),
         cmocka_unit_test(test_other_toolchain),
         cmocka_unit_test_setup_teardown(test_compilers_that_fail, t_world_make, t_world_end),
-        cmocka_unit_test(test_swaps_under_load),
         cmocka_unit_test(test_eviction),
     };
 
