@@ -47,14 +47,15 @@ def shipped(tmp_path_factory):
     make_base(top / "base", OTHER)
     env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
 
-    def make(goal):
+    def make(goal, prefix=top / "quern", ready="ready"):
         subprocess.run(
-            ["make", "--no-print-directory", goal, f"PREFIX={top}/quern", f"READY={top}/ready",
+            ["make", "--no-print-directory", goal, f"PREFIX={prefix}", f"READY={top}/{ready}",
              f"BASE={top}/base", f"BASE_TARGETS={TARGET}"],
             cwd=TOP, env=env, check=True, capture_output=True, timeout=1800,
         )  # fmt: skip
 
     make("install")
+    make("ready", "/nowhere", "wheel")
     yield top, bundle
     make("uninstall")
     assert not list((top / "quern").rglob("*.qkb"))
@@ -181,3 +182,52 @@ def test_the_flag_of_prewarm(quern):
     word = "op=gemm wq=nf4 group=64 scale=nested a=bf16 c={} n=64 k=512 bias=0 layout=bnb round=rne"
     assert word.format("bf16") + " kernels=base" in kinds["usual"]
     assert word.format("f32") + " kernels=base" in kinds["all"] - kinds["usual"]
+
+
+# A host of the wheel alone. Its first argument is the HIP runtime, which has a decoder of its own.
+HOST = f"""
+import ctypes, json, sys, warnings
+ctypes.CDLL(sys.argv[1])
+import numpy as np, quern
+warnings.simplefilter("ignore")
+rng = np.random.default_rng(2)
+w = rng.standard_normal((48, 128)).astype(np.float32)
+x = ((rng.standard_normal((3, 128)) * 16).round() / 16).astype(np.float32)
+with quern.Context() as ctx:
+    layer = quern.Linear.quantize(ctx, w, wq="nf4", a="bf16")
+    want = x.astype(float) @ quern.dequantize("{LAYER}", quern.quantize("{LAYER}", w)).T
+    print(json.dumps([float(np.abs(layer(x) - want).max() / np.abs(want).max()),
+                      layer.op.explain(m=3), ctx.stats()]))
+"""
+
+
+def test_a_wheel_alone(shipped, tmp_path):
+    """pip installs it on a machine with the HIP runtime and no compiler: layers are multiplied."""
+    runtime = COMMAND.parents[1] / "lib/fakehip/libamdhip64.so.6"
+    if not runtime.exists():
+        pytest.skip("no HIP headers to make fakehip from")
+    top, site = shipped[0], tmp_path / "site"
+    done = subprocess.run(
+        [sys.executable, TOP / "tools/python/wheel.py", COMMAND.parents[1], tmp_path, "0.1.0",
+         "strip", top / "wheel/libquern.so", top / "base"], capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    subprocess.run(["sh", TOP / "tools/pip.sh", "install", "--quiet", "--no-index", "--no-deps",
+                    "--target", site, done.stdout.strip()], check=True)  # fmt: skip
+    paths = [str(site), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    env = {**clean_environment(tmp_path / "cache"), "PYTHONPATH": os.pathsep.join(paths),
+           "QUERN_ROCM_PATH": "/nowhere", "ROCM_PATH": str(TOP / "build/rocm"),
+           "FAKEHIP_DEVICES": TARGET}  # fmt: skip
+
+    def host():
+        return subprocess.run([sys.executable, "-c", HOST, runtime], env=env, capture_output=True,
+                              text=True, cwd=tmp_path, timeout=600)
+
+    done = host()
+    assert done.returncode == 0, done.stderr
+    error, explained, stats = json.loads(done.stdout)
+    assert error < 5e-3 and "base kernels serve" in explained and f"on {TARGET}" in explained
+    assert stats["hit_base"] > 0 and stats["compile_ok"] == 0
+    (site / f"quern/libexec/quern/base/{TARGET}.qkb").unlink()
+    done = host()
+    assert done.returncode and "/nowhere" in done.stderr
