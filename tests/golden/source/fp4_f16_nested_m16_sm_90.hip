@@ -84,6 +84,14 @@ template <class T> DEVICE T lds(u32 at, u32 offset = 0)
     return *shared<const T>(shared_address(at + offset));
 }
 template <class T> DEVICE void sts(u32 at, T value) { *shared<T>(shared_address(at)) = value; }
+// Four stores of one word, had the compiler its way: of a plain address it does not see that the
+// words are neighbours.
+template <> DEVICE void sts<u32x4>(u32 at, u32x4 value)
+{
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(at)), "r"(value.x),
+                 "r"(value.y), "r"(value.z), "r"(value.w)
+                 : "memory");
+}
 template <class T> DEVICE void stg(T *to, T value) { *to = value; }
 
 // Operands that no kernel writes while this one runs go through the read-only path.
