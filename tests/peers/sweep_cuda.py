@@ -4,7 +4,8 @@
 
     sweep_cuda.py time CSV [--format F…] [--shapes table|marlin|zoo] [--rows M…] [--sampled S]
     sweep_cuda.py table CSV     what the file says, a Markdown table for each format
-    sweep_cuda.py chart CSV SVG the same as a chart (needs matplotlib)
+    sweep_cuda.py chart CSV SVG a chart of it (needs matplotlib): how many times as fast as torch's
+                                dense product each is, and would be at the memory's peak
 
 Formats: nf4 (groups of 64, f32 scales), int4 (groups of 128, bf16 scales), mxfp4; A and C are bf16.
 `time` adds rows to CSV and leaves out what it has already, so that it may be stopped and started
@@ -357,28 +358,31 @@ def table(options):
 
 
 def chart(options):
+    """How many times as fast as torch's product in bf16 each is, by the size of the layer."""
     import matplotlib
     matplotlib.use("svg")
-    matplotlib.rcParams["svg.fonttype"] = "none"
-    matplotlib.rcParams["svg.hashsalt"] = "quern"
+    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "quern", "font.size": 9})
     import matplotlib.pyplot as plt
     data = by_shape(options)
-    rows = [m for m in ROWS if any((m, "quern") in c for s in data.values() for c in s.values())]
+    rows = [m for m in ROWS if any((m, "dense") in c for s in data.values() for c in s.values())]
     figure, axes = plt.subplots(len(data), len(rows), squeeze=False, sharex=True, sharey=True,
-                                figsize=(3 * len(rows), 3 * len(data)))
+                                figsize=(3 * len(rows), 3.4 * len(data)))
     for line, (fmt, shapes) in zip(axes, data.items()):
         for axis, m in zip(line, rows):
-            for who in sorted({w for cells in shapes.values() for _, w in cells}):
-                points = sorted((n * k, shapes[n, k][m, who][1]) for n, k in shapes
-                                if (m, who) in shapes[n, k])
-                if points:
-                    axis.plot(*zip(*points), ".", label=who, markersize=4)
-            axis.axhline(HBM, color="gray", linewidth=0.5)
-            axis.set_xscale("log")
-            axis.set_title(f"{fmt}, M = {m}", fontsize=9)
-    axes[0][0].legend(fontsize=6)
+            cells = {nk: c for nk, c in shapes.items() if (m, "dense") in c and (m, "quern") in c}
+            dense = {nk: c[m, "dense"][0] for nk, c in cells.items()}
+            for who in sorted({w for c in cells.values() for r, w in c if r == m} - {"dense"}):
+                points = sorted((n * k, dense[n, k] / c[m, who][0])
+                                for (n, k), c in cells.items() if (m, who) in c)
+                axis.plot(*zip(*points), ".", label=who, markersize=4)
+            limit = sorted((n * k, dense[n, k] * HBM / (c[m, "quern"][0] * c[m, "quern"][1]))
+                           for (n, k), c in cells.items())
+            axis.plot(*zip(*limit), "_", color="gray", label="limit", markersize=4)
+            axis.axhline(1, color="black", linewidth=0.5)
+            axis.set(xscale="log", yscale="log", title=f"{fmt}, M = {m}")
+    axes[0][0].legend(fontsize=7)
     figure.supxlabel("N x K")
-    figure.supylabel("TB/s of weights and scales as stored; line: the memory's peak")
+    figure.supylabel("times as fast as bf16 by torch")
     figure.tight_layout()
     figure.savefig(options.svg, metadata={"Date": None})
     return 0
