@@ -6,10 +6,9 @@
 
 #include <inttypes.h>
 
-/* A middling projection of the models that this is for. So many rows of W fill every part with
- * waves that have a row for themselves; rows of this length camp, so the shape is one that spreads
- * its loads. */
-#define NOMINAL_N 8192
+/* A middling projection of the models that this is for. Rows of this length camp, so the shape is
+ * one that spreads its loads. */
+#define NOMINAL_N 16384
 #define NOMINAL_K 4096
 /* The group that bitsandbytes takes for 4-bit formats, and the one of most int4 checkpoints. */
 #define NOMINAL_GROUP_TABLE 64

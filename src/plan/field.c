@@ -249,6 +249,17 @@ static int64_t has_bias(const struct plan *p)
     return p->problem.bias || plan_is_base(p);
 }
 
+/* MXFP4 has one size of groups, which a base kernel knows. */
+static bool has_one_group(const struct plan *p)
+{
+    return p->problem.wq == QUERN_W_MXFP4;
+}
+
+static bool chooses_group(const struct plan *p)
+{
+    return !has_one_group(p);
+}
+
 static bool is_made_to_order(const struct plan *p)
 {
     return !plan_is_base(p);
@@ -266,7 +277,9 @@ const struct plan_field layer_fields[] = {
 
 const struct plan_field weight_fields[] = {
     {FIELD_OF(FIELD_NUMBER, "BLOCK", field_group, "weights along K that share a scale"),
-     .argument = BLOCK_ARGUMENT},
+     .argument = BLOCK_ARGUMENT, .when = chooses_group},
+    {FIELD_OF(FIELD_NUMBER, "BLOCK", field_group, "weights along K that share a scale"),
+     .when = has_one_group},
     {FIELD_OF(FIELD_BOOL, "HIGH_NIBBLE_FIRST", high_nibble_first,
               "which half of a byte is the lower k")},
     {FIELD_WORD("C_TYPE", field_c_type, "elements of C and of a bias")},

@@ -300,15 +300,18 @@ static void try_tiles(struct plan *p, int cycles, struct model_ranking *ranking)
 /* Whether a plan's way to take off code offsets is one of its problem's. Weights that are decoded
  * whole have none. Of others, scaled zero points always need the sum of A; without them, bf16 may
  * do with it or without, and f16 does without. Base kernels share no sums of A, whose number the
- * layer decides. */
+ * layer decides. For one tile of rows those of bf16 take sums by matrix: bf16 has no packed
+ * subtraction, and as memory bounds either way, the one that issues less leaves more to spare. */
 static bool code_offset_fits(const struct plan *p)
 {
-    const bool scaled = p->problem.zero == QUERN_ZERO_SCALED;
+    const bool scaled = p->problem.zero == QUERN_ZERO_SCALED, base = plan_is_base(p);
 
     if (matrix_scaled(p))
         return !p->matrix.code_offset;
-    if (plan_is_base(p) && p->matrix.code_offset == CODE_OFFSET_SHARED)
+    if (base && p->matrix.code_offset == CODE_OFFSET_SHARED)
         return false;
+    if (base && p->problem.a == QUERN_BF16 && p->m_tile <= 16)
+        return p->matrix.code_offset == CODE_OFFSET_BY_MATRIX;
     return p->matrix.code_offset ? p->problem.a != QUERN_F16 || scaled : !scaled;
 }
 

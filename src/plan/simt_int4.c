@@ -199,6 +199,13 @@ static bool ahead(const struct plan *p)
            p->simt_int4.rows <= 4;
 }
 
+/* Registers that a base kernel takes beside those that are counted, for what depends on its layer.
+ */
+static int base_vgprs(const struct plan *p)
+{
+    return !plan_is_base(p) ? 0 : p->products == PRODUCTS_MATRIX ? 16 : 24;
+}
+
 static uint32_t vgprs(const struct plan *p)
 {
     const int r = p->simt_int4.rows, m = tiles_of_a(p), words = p->simt_int4.chunk / 8;
@@ -213,14 +220,15 @@ static uint32_t vgprs(const struct plan *p)
         const int sum = p->simt_int4.ahead ? 4 : 8;
         const int zero = has_zeros(p) ? 3 : 0;
         return (uint32_t)((held + sum * m + zero) * r + 4 * ring * m + 4 * sums_of_a(p) * m +
-                          (p->simt_int4.ahead ? 0 : 2 * r + 12) + (squares(p) ? 8 : 0));
+                          (p->simt_int4.ahead ? 0 : 2 * r + 12) + (squares(p) ? 8 : 0) +
+                          base_vgprs(p));
     }
     const int pair = plan_of_f32(p) ? 2 : 1;
 
     return (uint32_t)(words * r * (p->simt_int4.ahead ? 2 : 1) /* packed weights */ +
                       (m * r > 4 ? 4 : 8) * pair * r /* decoded */ + (has_zeros(p) ? 4 : 3) * r +
                       (sums_of_a(p) + 2) * m + (p->problem.a == QUERN_F32 ? 8 : 4) * ring * m +
-                      sums * m * r + (p->products == PRODUCTS_DOT2 ? 20 : 32));
+                      sums * m * r + (p->products == PRODUCTS_DOT2 ? 20 : 32) + base_vgprs(p));
 }
 
 /* Values that a lane is left with after the reduction: RESULTS in the template. */

@@ -228,7 +228,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     const decoder decoding = BY_MIX ? make_mix_decoder() : make_decoder();
 
     // Steps begin at the phase, and go on at the row's beginning when they reach its end.
-    const u32 phase = PHASES ? group % STEPS : 0;
+    const u32 phase = PHASES ? first_step(group, STEPS) : 0;
     u32 step = wave % SPLIT_K;
     auto start_of = [&](u32 s) {
         const u32 place = s + phase;
@@ -490,7 +490,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
                               ldc, [&](float result, u32 n) {
                                   result *= SCALED && SCALED_BY_DOTS ? RESTORED : CODE_UNIT;
 #if BIAS
-                                  result += HAS_BIAS ? (float)bias[n] : 0;
+                                  result += BIAS_OF(bias, n, b);
 #endif
                                   return rounded<c_element>(result, TRUNCATE);
                               });

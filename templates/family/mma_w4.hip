@@ -60,7 +60,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     const u32 n0 = group * ROWS_PER_GROUP + wave / SPLIT_K * ROWS, m0 = slice * M_TILE;
 
     // Steps begin at the phase, and go on at the row's beginning when they reach its end.
-    const u32 phase = PHASES ? group % STEPS : 0;
+    const u32 phase = PHASES ? first_step(group, STEPS) : 0;
     u32 step = wave % SPLIT_K;
     auto start_of = [&](u32 s) {
         const u32 place = s + phase;
@@ -225,7 +225,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
                              ldc, [&](float result, u32 n) {
                                  result *= CODE_UNIT;
 #if BIAS
-                                 result += HAS_BIAS ? (float)bias[n] : 0;
+                                 result += BIAS_OF(bias, n, b);
 #endif
                                  return (c_element)result;
                              });

@@ -44,9 +44,10 @@ constexpr u32 WAVE_ROWS = ROWS * LANES_N;
 constexpr u32 ROWS_PER_GROUP = WAVES / SPLIT_K * WAVE_ROWS;
 #define GROUPS ((N + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP)
 constexpr bool WHOLE_GROUPS = KNOWN && N % ROWS_PER_GROUP == 0;
-// A wave that makes its own sums of A, of four rows at once, makes them before a step's products,
-// which start from them.
-constexpr bool SUMS_AHEAD = SUMS == OWN && SQUARE;
+// A wave that makes its own sums of A, of four rows at once, or in a base kernel of one, makes them
+// before a step's products, which start from them.
+constexpr bool SUMS_AHEAD =
+    SUMS == OWN && (SQUARE || (!KNOWN && PRODUCTS == MATRIX && M_TILE == 1));
 constexpr bool STARTS_AT_SUMS = SUMS == SHARED || SUMS_AHEAD;
 constexpr u32 A_RING = SUMS_AHEAD ? WORDS : minimum(WORDS, M_TILE > 2 ? 2 : 4); // words held
 constexpr u32 A_AHEAD = SUMS_AHEAD || A_RING == 1 ? A_RING : A_RING - 1; // asked for at first
@@ -284,7 +285,8 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     // Steps begin at the phase, and go on at the row's beginning when they reach its end. start_of
     // is where this lane's chunk of a step is, in bytes of a row of W; past the end of K the last
     // again.
-    const u32 phase = PHASES == 0 ? 0 : (PHASES == 1 ? group : n0 / WAVE_ROWS) % STEPS;
+    const u32 reader = PHASES == 1 ? group : n0 / WAVE_ROWS;
+    const u32 phase = PHASES == 0 ? 0 : first_step(reader, STEPS);
     u32 step = wave % SPLIT_K;
     auto start_of = [&](u32 s) {
         const u32 place = s + phase;
@@ -295,7 +297,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
         return opaque(WHOLE_STEPS ? start_of(s) : minimum(start_of(s), (K - CHUNK) / 2));
     };
     // The block of a row that a chunk lies in; kept in a register, for scales and zero points.
-    auto block_of = [&](u32 at) { return BLOCK == K ? 0 : opaque(at / (BLOCK / 2)); };
+    auto block_of = [&](u32 at) { return KNOWN && BLOCK == K ? 0 : opaque(at / (BLOCK / 2)); };
     auto load_weights = [&](u32 at, u32 further, u32 (&packed)[ROWS][WORDS], u32 (&scale)[ROWS],
                             u32 (&zero)[ROWS]) {
         const u32 blocks = further / BLOCK, block = block_of(at);
@@ -404,7 +406,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
                     (WHOLE_GROUPS || (result_n[j] >= n0 && result_n[j] < N));
 #if BIAS
         const u32 bias_n = WHOLE_GROUPS ? result_n[j] : minimum(result_n[j], N - 1);
-        bias_value[j] = HAS_BIAS ? (float)bias[bias_n] : 0;
+        bias_value[j] = BIAS_OF(bias, bias_n, b);
 #endif
     }
     if (SUMS == SHARED)

@@ -75,7 +75,8 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
 
     // Steps begin at the phase, and go on at the row's beginning when they reach its end. start_of
     // is where this lane's chunk of a step begins; past the end of K it is the last chunk again.
-    const u32 phase = PHASES == 0 ? 0 : (PHASES == 1 ? group : n0 / ROWS) % STEPS;
+    const u32 reader = PHASES == 1 ? group : n0 / ROWS;
+    const u32 phase = PHASES == 0 ? 0 : first_step(reader, STEPS);
     u32 step = wave % SPLIT_K;
     auto start_of = [&](u32 s) {
         const u32 place = s + phase;
@@ -118,7 +119,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     const bool stores =
         reduced_owner<VALUES>(lane) && (WHOLE_GROUPS || (n >= n0 && n0 < N)) && is_row_of_a(i, m);
 #if BIAS
-    const float bias_value = HAS_BIAS ? (float)bias[n] : 0;
+    const float bias_value = BIAS_OF(bias, n, b);
 #endif
     barrier();
 

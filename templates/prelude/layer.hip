@@ -30,3 +30,24 @@ __attribute__((host)) DEVICE layer_pointer layer()
 #define HAS_BIAS (layer()->has_bias != 0)
 #define BLOCKS   (layer()->blocks)
 #endif
+
+// With which of `steps` a reader begins, so that neighbours begin with different ones. A base
+// kernel, which would have to divide, leaves out those beyond a power of two.
+DEVICE u32 first_step(u32 reader, u32 steps)
+{
+    return KNOWN ? reader % steps : reader & ((0x80000000 >> __builtin_clz(steps)) - 1);
+}
+
+// The bias of row n of W. Without one, a base kernel loads something of `other`, where anything may
+// be read, and throws it away: a branch would have to wait for the load. With one for certain this
+// is no function, as the compiler schedules some kernels otherwise when a call was inlined.
+#if KNOWN
+#define BIAS_OF(bias, n, other) ((float)(bias)[n])
+#else
+template <class T> DEVICE float bias_or_zero(const T *bias, u32 n, const void *other)
+{
+    const T value = (HAS_BIAS ? bias : (const T *)other)[HAS_BIAS ? n : 0];
+    return HAS_BIAS ? (float)value : 0;
+}
+#define BIAS_OF(bias, n, other) bias_or_zero(bias, n, other)
+#endif

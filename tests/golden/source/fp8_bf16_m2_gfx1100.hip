@@ -200,6 +200,27 @@ __attribute__((host)) DEVICE layer_pointer layer()
 #define BLOCKS   (layer()->blocks)
 #endif
 
+// With which of `steps` a reader begins, so that neighbours begin with different ones. A base
+// kernel, which would have to divide, leaves out those beyond a power of two.
+DEVICE u32 first_step(u32 reader, u32 steps)
+{
+    return KNOWN ? reader % steps : reader & ((0x80000000 >> __builtin_clz(steps)) - 1);
+}
+
+// The bias of row n of W. Without one, a base kernel loads something of `other`, where anything may
+// be read, and throws it away: a branch would have to wait for the load. With one for certain this
+// is no function, as the compiler schedules some kernels otherwise when a call was inlined.
+#if KNOWN
+#define BIAS_OF(bias, n, other) ((float)(bias)[n])
+#else
+template <class T> DEVICE float bias_or_zero(const T *bias, u32 n, const void *other)
+{
+    const T value = (HAS_BIAS ? bias : (const T *)other)[HAS_BIAS ? n : 0];
+    return HAS_BIAS ? (float)value : 0;
+}
+#define BIAS_OF(bias, n, other) bias_or_zero(bias, n, other)
+#endif
+
 // ---- prelude/reduce ----
 // Sums over the lanes of a wave. A wave that holds VALUES sums per lane folds them in halves: in
 // each step a lane gives half of its values to a partner and takes the partner's other half, until
@@ -582,9 +603,9 @@ constexpr bool WHOLE = KNOWN && K % STEP == 0 && STEPS % SPLIT_K == 0;
 constexpr u32 DEPTH = KNOWN ? minimum(RING, TRIPS) : RING; // steps held at once
 #define PASSES ((TRIPS + DEPTH - 1) / DEPTH)
 // ROUNDS: how often a wave uses and asks again for the whole ring, steps past the end of K left
-// out. In base kernels those may be any of the last pass.
+// out. Base kernels leave out the last pass if a step of it reaches past the end.
 #define WHOLE_TRIPS (WHOLE ? TRIPS : TRIPS - 1)
-#define WHOLE_PASSES (KNOWN ? WHOLE_TRIPS / DEPTH : PASSES - 1)
+#define WHOLE_PASSES (KNOWN ? WHOLE_TRIPS / DEPTH : whole_passes)
 #define ROUNDS (WHOLE_PASSES ? WHOLE_PASSES - 1 : 0)
 constexpr bool STAGED = STAGE > 0;
 #define STAGE_PASSES (STAGED && STAGE < TRIPS ? STAGE / DEPTH : PASSES) // of a stage
@@ -592,7 +613,7 @@ constexpr bool RESIDENT = !KNOWN || STAGE_PASSES == PASSES; // A is staged once
 static_assert(RESIDENT || (WHOLE && TRIPS % DEPTH == 0 && STAGE % DEPTH == 0), "stages are whole");
 static_assert(!WALKS || TRIPS % DEPTH == 0, "a row ends where the ring does");
 static_assert(KNOWN || !(STAGED || WALKS || SINGLE), "what base kernels do not do");
-// Passes among which the phase chooses the first: all, but for one that reaches past the end of K.
+// Passes among which the phase chooses the first.
 #define PHASED_PASSES (KNOWN ? STAGE_PASSES : WHOLE_PASSES)
 constexpr u32 WAVE_ROWS = ROWS * ROW_LANES;
 constexpr u32 ROWS_PER_GROUP = WAVES / SPLIT_K * WAVE_ROWS;
@@ -852,6 +873,11 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
     const u32 lane_n = K_LANES > 1 ? lane % 16 / K_LANES : lane % ROW_LANES;
     const u32 lane_k = K_LANES > 1 ? lane / 16 * K_LANES + lane % K_LANES : lane / ROW_LANES;
 
+    // Of a wave's passes in a base kernel, those that do not reach past the end of K: all, or all
+    // but the last.
+    const u32 ends = PASSES * (DEPTH * SPLIT_K * STEP) - (SPLIT_K - 1 - wave % SPLIT_K) * STEP;
+    const u32 whole_passes = PASSES - (KNOWN || ends <= K ? 0 : 1);
+
     // A wave at the end of W takes rows of the wave before it, and a lane the last row, rather than
     // rows past the end: their results are not stored. Rows of a wave are always neighbours.
     u32 n0, n_base;
@@ -868,7 +894,7 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
         UNROLL for (u32 r = 1; r < ROWS; r++)
             b_row[r] = b_row[r - 1] + (u64)ROW_LANES * K * W_SIZE;
         const u32 begin = PHASES == 1 ? which : n0 / WAVE_ROWS;
-        phase = PHASES == 0 || PHASED_PASSES == 0 ? 0 : begin % PHASED_PASSES;
+        phase = PHASES == 0 || PHASED_PASSES == 0 ? 0 : first_step(begin, PHASED_PASSES);
     };
     enter(group);
     auto row_of_a = [&](u32 row) { // past the end of m, the last row again
@@ -931,6 +957,14 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
         barrier();
     };
 
+    // Zeros for what another lane has.
+    auto leave_out = [&](step &s) {
+        auto its_own = [&](u32 place) { return KNOWN ? place >= s.skip : s.skip == 0; };
+        UNROLL for (u32 d = 0; d < W_WORDS; d++) UNROLL for (u32 r = 0; r < ROWS; r++)
+            s.w[r][d] = its_own(d * 4 / W_SIZE) ? s.w[r][d] : 0;
+        UNROLL for (u32 d = 0; d < A_WORDS; d++) UNROLL for (u32 i = 0; i < COLUMNS; i++)
+            s.a[i][d] = its_own(d * 4 / A_SIZE) ? s.a[i][d] : 0;
+    };
     lane_sum sum[SUMS];
     u32 w_nan[ROWS], a_nan[COLUMNS];
     auto use = [&](step &s, const place &start, u32 j, bool last) {
@@ -949,13 +983,8 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
             hold(s.w[r]);
         UNROLL for (u32 i = 0; i < COLUMNS; i++)
             hold(s.a[i]);
-        if (!WHOLE && last) { // zeros for what another lane has
-            auto its_own = [&](u32 place) { return KNOWN ? place >= s.skip : s.skip == 0; };
-            UNROLL for (u32 d = 0; d < W_WORDS; d++) UNROLL for (u32 r = 0; r < ROWS; r++)
-                s.w[r][d] = its_own(d * 4 / W_SIZE) ? s.w[r][d] : 0;
-            UNROLL for (u32 d = 0; d < A_WORDS; d++) UNROLL for (u32 i = 0; i < COLUMNS; i++)
-                s.a[i][d] = its_own(d * 4 / A_SIZE) ? s.a[i][d] : 0;
-        }
+        if (!WHOLE && last)
+            leave_out(s);
         UNROLL for (u32 d = 0; d < W_WORDS; d++) UNROLL for (u32 r = 0; r < ROWS; r++)
             w_number::examine(s.w[r][d], w_nan[r]);
         UNROLL for (u32 d = 0; d < A_WORDS; d++) UNROLL for (u32 i = 0; i < COLUMNS; i++)
@@ -993,14 +1022,13 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
         schedule_boundary();
     };
 
-    // Whether step `j` of the last pass lies, if not wholly, within K in part, and how far.
-    const u32 last_start = (PASSES - 1) * (DEPTH * SPLIT_K * STEP) + wave % SPLIT_K * STEP;
-    auto starts_in_k = [&](u32 j) { return last_start + j * SPLIT_K * STEP < K; };
-    auto ends_in_k = [&](u32 j) { return last_start + j * SPLIT_K * STEP + STEP <= K; };
-
     place now = place_of(0), next = now;
-    UNROLL for (u32 trip = 0; trip < DEPTH; trip++)
-        request(now, trip, KNOWN ? trip + 1 == TRIPS : PASSES == 1 && !ends_in_k(trip));
+    if (KNOWN || whole_passes != 0)
+        UNROLL for (u32 trip = 0; trip < DEPTH; trip++)
+            request(now, trip, KNOWN && trip + 1 == TRIPS);
+    else
+        UNROLL for (u32 trip = 0; trip < DEPTH; trip++)
+            request(now, trip, true);
     if (STAGED && RESIDENT)
         stage(0);
     u32 half = 0; // which half of the LDS for waves' sums is used: the other may still be read
@@ -1024,17 +1052,18 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
         }
         const u32 n_done = n_base, n0_done = n0, group_next = group + stride;
         const bool more = WALKS && group_next < GROUPS;
-        if (!KNOWN && WHOLE_PASSES) {
-            next = place_of(WHOLE_PASSES);
-            UNROLL for (u32 j = 0; j < DEPTH; j++) {
-                use(ring[j], now, j, false);
-                request(next, j, !ends_in_k(j));
-            }
-            now = next;
+        if (!KNOWN && whole_passes < PASSES) { // the last pass, whose lanes past the end of K wait
+            next = place_of(whole_passes);
+            if (whole_passes != 0)
+                UNROLL for (u32 j = 0; j < DEPTH; j++) {
+                    use(ring[j], now, j, false);
+                    request(next, j, true);
+                }
+            UNROLL for (u32 j = 0; j < DEPTH; j++)
+                leave_out(ring[j]);
         }
         UNROLL for (u32 j = 0; j < DEPTH && !KNOWN; j++)
-            if (starts_in_k(j))
-                use(ring[j], now, j, !ends_in_k(j));
+            use(ring[j], now, j, false);
 #if KNOWN
         UNROLL for (u32 trip = ROUNDS * DEPTH; trip < TRIPS; trip++) {
             if (trip % DEPTH == 0) {
@@ -1100,7 +1129,7 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
                 result[j] *= *a_scale;
 #endif
 #if BIAS
-                result[j] += HAS_BIAS ? (float)bias[n[j]] : 0;
+                result[j] += BIAS_OF(bias, n[j], b);
 #endif
                 (c + (u64)(first + i[j]) * ldc)[n[j]] = rounded<c_element>(result[j], TRUNCATE);
             }

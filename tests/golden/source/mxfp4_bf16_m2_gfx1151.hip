@@ -194,6 +194,27 @@ __attribute__((host)) DEVICE layer_pointer layer()
 #define BLOCKS   (layer()->blocks)
 #endif
 
+// With which of `steps` a reader begins, so that neighbours begin with different ones. A base
+// kernel, which would have to divide, leaves out those beyond a power of two.
+DEVICE u32 first_step(u32 reader, u32 steps)
+{
+    return KNOWN ? reader % steps : reader & ((0x80000000 >> __builtin_clz(steps)) - 1);
+}
+
+// The bias of row n of W. Without one, a base kernel loads something of `other`, where anything may
+// be read, and throws it away: a branch would have to wait for the load. With one for certain this
+// is no function, as the compiler schedules some kernels otherwise when a call was inlined.
+#if KNOWN
+#define BIAS_OF(bias, n, other) ((float)(bias)[n])
+#else
+template <class T> DEVICE float bias_or_zero(const T *bias, u32 n, const void *other)
+{
+    const T value = (HAS_BIAS ? bias : (const T *)other)[HAS_BIAS ? n : 0];
+    return HAS_BIAS ? (float)value : 0;
+}
+#define BIAS_OF(bias, n, other) bias_or_zero(bias, n, other)
+#endif
+
 // ---- prelude/reduce ----
 // Sums over the lanes of a wave. A wave that holds VALUES sums per lane folds them in halves: in
 // each step a lane gives half of its values to a partner and takes the partner's other half, until
@@ -737,7 +758,8 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
 
     // Steps begin at the phase, and go on at the row's beginning when they reach its end. start_of
     // is where this lane's chunk of a step begins; past the end of K it is the last chunk again.
-    const u32 phase = PHASES == 0 ? 0 : (PHASES == 1 ? group : n0 / ROWS) % STEPS;
+    const u32 reader = PHASES == 1 ? group : n0 / ROWS;
+    const u32 phase = PHASES == 0 ? 0 : first_step(reader, STEPS);
     u32 step = wave % SPLIT_K;
     auto start_of = [&](u32 s) {
         const u32 place = s + phase;
@@ -780,7 +802,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     const bool stores =
         reduced_owner<VALUES>(lane) && (WHOLE_GROUPS || (n >= n0 && n0 < N)) && is_row_of_a(i, m);
 #if BIAS
-    const float bias_value = HAS_BIAS ? (float)bias[n] : 0;
+    const float bias_value = BIAS_OF(bias, n, b);
 #endif
     barrier();
 

@@ -193,6 +193,27 @@ __attribute__((host)) DEVICE layer_pointer layer()
 #define BLOCKS   (layer()->blocks)
 #endif
 
+// With which of `steps` a reader begins, so that neighbours begin with different ones. A base
+// kernel, which would have to divide, leaves out those beyond a power of two.
+DEVICE u32 first_step(u32 reader, u32 steps)
+{
+    return KNOWN ? reader % steps : reader & ((0x80000000 >> __builtin_clz(steps)) - 1);
+}
+
+// The bias of row n of W. Without one, a base kernel loads something of `other`, where anything may
+// be read, and throws it away: a branch would have to wait for the load. With one for certain this
+// is no function, as the compiler schedules some kernels otherwise when a call was inlined.
+#if KNOWN
+#define BIAS_OF(bias, n, other) ((float)(bias)[n])
+#else
+template <class T> DEVICE float bias_or_zero(const T *bias, u32 n, const void *other)
+{
+    const T value = (HAS_BIAS ? bias : (const T *)other)[HAS_BIAS ? n : 0];
+    return HAS_BIAS ? (float)value : 0;
+}
+#define BIAS_OF(bias, n, other) bias_or_zero(bias, n, other)
+#endif
+
 // ---- prelude/mfma16 ----
 // Matrix instructions of gfx90a and gfx942: 16 rows of A times 16 rows of W, 16 along K, four in
 // each quarter of the wave. A lane holds one column of the result, of W's row lane % 16, and rows
@@ -521,7 +542,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     const u32 n0 = group * ROWS_PER_GROUP + wave / SPLIT_K * ROWS, m0 = slice * M_TILE;
 
     // Steps begin at the phase, and go on at the row's beginning when they reach its end.
-    const u32 phase = PHASES ? group % STEPS : 0;
+    const u32 phase = PHASES ? first_step(group, STEPS) : 0;
     u32 step = wave % SPLIT_K;
     auto start_of = [&](u32 s) {
         const u32 place = s + phase;
@@ -686,7 +707,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
                              ldc, [&](float result, u32 n) {
                                  result *= CODE_UNIT;
 #if BIAS
-                                 result += HAS_BIAS ? (float)bias[n] : 0;
+                                 result += BIAS_OF(bias, n, b);
 #endif
                                  return (c_element)result;
                              });
