@@ -28,9 +28,9 @@ struct piece_bytes {
 quern_status dictionary_make(const struct piece_bytes *entries, size_t count, void **dictionary,
                              size_t *size);
 
-/* Packs one after another with the same dictionary; one of 0 bytes is none. */
+/* Packs `count` entries one after another with the same dictionary; one of 0 bytes is none. */
 struct packer;
-quern_status packer_open(const void *dictionary, size_t size, struct packer **packer);
+quern_status packer_open(size_t count, const void *dictionary, size_t size, struct packer **packer);
 quern_status packer_pack(struct packer *packer, struct piece_bytes from, void **packed,
                          size_t *size);
 void packer_close(struct packer *packer); /* null is allowed */

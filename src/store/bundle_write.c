@@ -141,7 +141,7 @@ static quern_status pack_with(struct piece *pieces, size_t count, const void *di
     struct packer *packer;
     quern_status status = QUERN_OK;
 
-    TRY(packer_open(dictionary, size, &packer));
+    TRY(packer_open(count, dictionary, size, &packer));
     for (size_t i = 0; i < count && status == QUERN_OK; i++) {
         struct piece *const p = &pieces[i];
         void *const entry = p->bytes;

@@ -53,6 +53,13 @@ static void hash_head(const uint8_t *bytes, size_t size, uint8_t digest[BUNDLE_P
     bundle_close(bundle);
 }
 
+/* Leaves out the base kernels of the library, where it was built with some. */
+static void forget_shipped(quern_ctx *ctx)
+{
+    if (ctx->tiers[ctx->tier_count - 1].id == QUERN_TIER_BASE)
+        ctx->tier_count--;
+}
+
 void t_base_make(struct t_base *b, const char *target, const char *const *layers, size_t count,
                  const char *version)
 {
@@ -70,6 +77,7 @@ void t_base_make(struct t_base *b, const char *target, const char *const *layers
     snprintf(cache, sizeof cache, "%s/cache", b->directory);
     assert_int_equal(mkdir(parent, 0700), 0);
     quern_ctx *const ctx = t_open_unverified(target, cache);
+    forget_shipped(ctx);
     for (size_t i = 0; i < count; i++)
         problems[i] = t_problem(layers[i]);
     if (quern_prewarm(ctx, problems, count, 64, NULL, NULL) != QUERN_OK)
@@ -95,9 +103,7 @@ void t_base_remove(struct t_base *b)
 
 void t_base_give(quern_ctx *ctx, const struct t_base *b)
 {
-    /* that of the library, where it was built with one */
-    if (ctx->tiers[ctx->tier_count - 1].id == QUERN_TIER_BASE)
-        ctx->tier_count--;
+    forget_shipped(ctx);
     ctx->base.shipped = &b->shipped;
     ctx->base.worker_path = b->beside;
     ctx->tiers[ctx->tier_count++] = base_tier(&ctx->base);

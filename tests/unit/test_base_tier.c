@@ -483,9 +483,10 @@ static void test_other_version(void **state)
     /* nothing that was signed or imported by somebody else is taken in its place either: no file,
      * and a file of nothing */
     assert_int_equal(remove(previous.path), 0);
+    previous.shipped.target = "gfx"; /* of which no build has a file either */
     h = open_host(QUERN_JIT_OFF, &previous);
     assert_int_equal(create(&h, QUERN_OP_BASE_ONLY, &op), QUERN_E_WOULD_COMPILE);
-    t_message_has("there are no base kernels for " TARGET);
+    t_message_has("there are no base kernels for gfx at ");
     assert_int_equal(stat_of(&h, QUERN_STAT_BASE_DAMAGED), 0);
     close_host(&h);
     t_base_remove(&previous);
