@@ -27,7 +27,8 @@ import sim_coverage
 
 TOP = pathlib.Path(__file__).resolve().parents[1]
 BUILDS = ("release", "asan", "tsan")
-JOBS = 2
+# Files at a time: many wait for a while, for a worker that compiles, a deadline or a child.
+JOBS = 3
 TIMES = TOP / "build" / "check.csv"
 THREADED = TOP / "tests" / "threads.txt"
 # Seconds after which a program or Python file is taken to hang. The slowest takes some minutes on
@@ -329,7 +330,7 @@ def main():
         parser.error(f"unknown build {unknown[0]!r}; builds are {', '.join(BUILDS)}")
 
     results = []
-    # a test that leaves threads or workers behind must not fill the machine: two at a time
+    # a test that leaves threads or workers behind must not fill the machine: a few at a time
     with tempfile.TemporaryDirectory(prefix="quern-check-") as scratch:
         pathlib.Path(scratch).chmod(0o711)  # tests run programs in it as other users
         files = find_files(builds, options.words, wanted, bool(only))
