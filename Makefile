@@ -129,10 +129,11 @@ $(eval $(call EXEC_RULE,x86_64_v4,x86-64-v4))
 # ---- base kernels -------------------------------------------------------------------------------
 # `make base`: the bundles of base kernels, build/base/TARGET.qkb, that installed libraries and
 # wheels carry, and the build's own library serves from. BASE_TARGETS: which targets. Some minutes;
-# equal sources and compilers give equal bytes. BASE: where `make install` takes them from.
+# equal sources and compilers give equal bytes. BASE: where `make install` takes them from. Those of
+# NVIDIA's targets are left out unless they are named: nothing scans their code.
 BASE ?= build/base
 BASE_TARGETS ?= $(shell $(COMMAND) targets --json | python3 -c 'import json, sys; \
-    print(*(t["name"] for t in json.load(sys.stdin) if t["verified"]))')
+    print(*(t["name"] for t in json.load(sys.stdin) if t["verified"] and t["vendor"] == "AMD"))')
 # What is installed: of the targets that were named, or else all that there is.
 BASE_FILES = $(if $(filter file,$(origin BASE_TARGETS)),$(wildcard $(BASE)/*.qkb),\
                $(BASE_TARGETS:%=$(BASE)/%.qkb))

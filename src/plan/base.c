@@ -61,6 +61,12 @@ quern_status base_accepts(const struct quern_problem *q, const struct target *ta
     FAIL_IF(q->n < family->base_rows, QUERN_E_DECLINED,
             "n=%" PRId64 "; base kernels of wq=%s take %d or more", q->n, weight_name(q->wq),
             family->base_rows);
+    if (family->units == PLAN_UNITS_MATRIX) { /* whose spans are of the nominal layer's groups */
+        const int group = base_nominal(q).group;
+        FAIL_IF(problem_group(q) % group, QUERN_E_DECLINED,
+                "group=%" PRId64 "; base kernels of wq=%s on %s take multiples of %d",
+                problem_group(q), weight_name(q->wq), target->name, group);
+    }
     FAIL_IF(q->k % BASE_K_GRAIN, QUERN_E_DECLINED,
             "k=%" PRId64 "; base kernels take multiples of %d", q->k, BASE_K_GRAIN);
     return QUERN_OK;

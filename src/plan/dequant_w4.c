@@ -69,9 +69,13 @@ static const struct plan_field shape[] = {
 static const struct plan_fields fields[] = {
     {layer_fields}, {nvidia_fields}, {shape}, {nvidia_grid_fields}, {0}};
 
-static const struct plan_template templates[] = {
-    {"cuda/prelude/ptx"},   {.choose = template_of_codes}, {"cuda/prelude/scales"},
-    {"cuda/prelude/codes"}, {"cuda/family/dequant_w4"},    {0}};
+static const struct plan_template templates[] = {{"cuda/prelude/ptx"},
+                                                 {"cuda/prelude/layer"},
+                                                 {.choose = template_of_codes},
+                                                 {"cuda/prelude/scales"},
+                                                 {"cuda/prelude/codes"},
+                                                 {"cuda/family/dequant_w4"},
+                                                 {0}};
 
 const struct family family_dequant_w4 = {
     .name = "dequant_w4",
@@ -82,5 +86,6 @@ const struct family family_dequant_w4 = {
     .explain = explain,
     .fields = fields,
     .templates = templates,
+    .base_rows = 1,
     .predequant = SWITCH_OFF,
 };

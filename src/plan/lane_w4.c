@@ -80,9 +80,13 @@ static const struct plan_field shape[] = {
 static const struct plan_fields fields[] = {{layer_fields}, {nvidia_fields},      {tile_fields},
                                             {shape},        {nvidia_grid_fields}, {0}};
 
-static const struct plan_template templates[] = {
-    {"cuda/prelude/ptx"},   {.choose = template_of_codes}, {"cuda/prelude/scales"},
-    {"cuda/prelude/codes"}, {"cuda/family/lane_w4"},       {0}};
+static const struct plan_template templates[] = {{"cuda/prelude/ptx"},
+                                                 {"cuda/prelude/layer"},
+                                                 {.choose = template_of_codes},
+                                                 {"cuda/prelude/scales"},
+                                                 {"cuda/prelude/codes"},
+                                                 {"cuda/family/lane_w4"},
+                                                 {0}};
 
 static const int tiles[] = {1, 4, 0};
 
@@ -96,5 +100,6 @@ const struct family family_lane_w4 = {
     .explain = explain,
     .fields = fields,
     .templates = templates,
+    .base_rows = 1,
     .predequant = SWITCH_OFF,
 };

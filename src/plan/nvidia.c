@@ -71,7 +71,8 @@ static const char *word_order(const struct plan *p)
 }
 
 const struct plan_field nvidia_fields[] = {
-    {FIELD_OF(FIELD_NUMBER, "BLOCK", field_group, "weights along K that share a scale")},
+    {FIELD_OF(FIELD_NUMBER, "BLOCK", field_group, "weights along K that share a scale"),
+     .argument = BLOCK_ARGUMENT},
     {FIELD_WORD("WORD_ORDER", word_order, "of the weights in a word")},
     {FIELD_WORD("C_TYPE", field_c_type, "elements of C and of a bias")},
     {FIELD_WORD("A_TYPE", field_a_type, "elements of A"), .when = field_multiplies},

@@ -6,6 +6,7 @@
  * or its share of memory, whichever is longer, after its launch and its loads of A. Constants are
  * fitted to what kernels took on an H200 (docs/notebook/ring_w4.md).
  */
+#include "plan/base.h"
 #include "plan/explain.h"
 #include "plan/family.h"
 #include "plan/nvidia.h"
@@ -93,12 +94,18 @@ static int64_t sums(const struct plan *p)
     return (int64_t)consumers(p) * m_tiles(p) * 4;
 }
 
+/* Whether shared memory has room for sums of chunks before. A base kernel may meet any K. */
+static bool keeps_sums(const struct plan *p)
+{
+    return chunks(p) > 1 || plan_is_base(p);
+}
+
 /* Shared memory but for the stages: the table, or the sums that would be in it, sums of chunks
  * before, codes, barriers. */
 static int64_t other_bytes(const struct plan *p)
 {
     return (nvidia_has_table(&p->problem) ? TABLE_BYTES : p->ring.sum_buffers * sums(p) * 128) +
-           (chunks(p) > 1 ? p->ring.batch * kept_bytes(p) : 0) + nvidia_codes_bytes(&p->problem) +
+           (keeps_sums(p) ? p->ring.batch * kept_bytes(p) : 0) + nvidia_codes_bytes(&p->problem) +
            (STAGES_MAX + 2) * 16;
 }
 
@@ -219,7 +226,7 @@ static int batch_of(const struct plan *p)
     const int64_t walk = model_ceil_div(p->row_groups, p->target->cus);
     const int64_t most = KEPT_BYTES / kept_bytes(p);
 
-    return chunks(p) == 1 ? 1 : (int)(walk < most ? walk : most);
+    return !keeps_sums(p) ? 1 : (int)(walk < most ? walk : most);
 }
 
 /* Every number of stages that fits, for waves and units that are set. Of equals the fewest count:
@@ -307,9 +314,13 @@ static const char *template_of_pairs(const struct plan *p)
     return nvidia_has_table(&p->problem) ? "cuda/prelude/pairs" : "cuda/prelude/int4";
 }
 
-static const struct plan_template templates[] = {
-    {"cuda/prelude/ptx"},          {.choose = template_of_codes}, {"cuda/prelude/scales"},
-    {.choose = template_of_pairs}, {"cuda/family/ring_w4"},       {0}};
+static const struct plan_template templates[] = {{"cuda/prelude/ptx"},
+                                                 {"cuda/prelude/layer"},
+                                                 {.choose = template_of_codes},
+                                                 {"cuda/prelude/scales"},
+                                                 {.choose = template_of_pairs},
+                                                 {"cuda/family/ring_w4"},
+                                                 {0}};
 
 static const int tiles[] = {8, 16, 32, 0};
 
@@ -323,5 +334,6 @@ const struct family family_ring_w4 = {
     .explain = explain,
     .fields = fields,
     .templates = templates,
+    .base_rows = 1,
     .predequant = SWITCH_OFF,
 };

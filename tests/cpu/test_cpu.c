@@ -167,6 +167,19 @@ static const struct run runs[] = {
     {"op=dequant wq=nf4 n=70 k=1152 c=bf16", 1, NULL, 1},
     {"op=dequant wq=fp4 n=33 k=64 scale=nested c=f32", 1, NULL, 1},
     {"op=dequant wq=mxfp4 n=50 k=96 c=f16", 1, NULL, 1},
+    /* base kernels of all three: K of a chunk and of several, whole and ragged */
+    {"wq=nf4 n=1 k=64 a=bf16 bias=1 kernels=base", 1, NULL, 1},
+    {"wq=nf4 n=275 k=1024 a=bf16 kernels=base", 8, NULL, 2},
+    {"wq=fp4 n=144 k=4160 a=f16 c=f32 scale=nested bias=1 kernels=base", 13, NULL, 1},
+    {"wq=nf4 n=600 k=8192 group=4096 a=bf16 kernels=base", 29, NULL, 1},
+    {"wq=mxfp4 n=130 k=736 a=bf16 kernels=base", 3, NULL, 1},
+    {"wq=int4 n=130 k=4224 a=bf16 zero=u8 bias=1 kernels=base", 7, NULL, 1},
+    {"wq=int4 n=101 k=1152 group=channel a=f16 zero=scaled layout=exl kernels=base", 16, NULL, 2},
+    {"wq=nf4 n=33 k=320 a=f32 scale=nested bias=1 kernels=base", 4, NULL, 1},
+    {"wq=int4 n=40 k=288 group=channel a=f32 scale=bf16 zero=scaled kernels=base", 7, NULL, 1},
+    {"op=dequant wq=fp4 n=33 k=192 scale=nested c=f32 kernels=base", 1, NULL, 1},
+    {"op=dequant wq=int4 n=33 k=96 group=channel c=bf16 zero=u8 layout=exl kernels=base", 1, NULL,
+     1},
 };
 
 static void test_kernels_are_right(void **state)
@@ -219,7 +232,7 @@ static const struct fault {
      "if (lane == 0)\n            barrier_arrive(SUMMED", "shared memory"},
     {&ring, "sync_warp();\n        if (lane == 0)\n            barrier_arrive(DRAINED",
      "if (lane == 0)\n            barrier_arrive(DRAINED", "race"},
-    {&ring, "N % ROWS ? smaller(n, N - 1) : n", "n", "operand b"},
+    {&ring, "!KNOWN || N % ROWS ? smaller(n, N - 1) : n", "n", "operand b"},
     {&ring, "        if (block < (u64)N * BLOCKS)\n", "", "operand scales"},
     {&ring, "if (one_lane())", "", "more arrivals"},
     {&ring, "smaller(at.tile * ROWS + in_tile, N - 1)", "at.tile * ROWS + in_tile",
@@ -253,7 +266,7 @@ static const struct fault {
     {&int4, "    order_a(to);\n}", "}", NULL},
     {&int4, "i / 2 ? below : above, s % SCALES)) *", "i / 2 ? above : below, s % SCALES)) *", NULL},
     {&int4, "of_a[s][t][i % 2];", "of_a[s][t][i / 2];", NULL},
-    {&int4, "        sum_a(of_a, values, 0, k_warp);", "        of_a[0][0][0] = 0;", ""},
+    {&int4, "        sum_a(LAYER_NAME of_a, values, 0, k_warp);", "        of_a[0][0][0] = 0;", ""},
     {&int4, "RING = TABLE_BYTES ? TABLE_BYTES : SUM_BUFFERS * WARPS * WARP_SUMS * 128;",
      "RING = TABLE_BYTES;", ""},
     {&scaled, "fused(-extra[i / 2], of_a[s][t][i % 2], sums[t][i])",

@@ -5,7 +5,7 @@
 // Rows do not matter: a lane takes chunks of eight consecutive weights of the flattened [N, K], of
 // which each lies in one block, neighbours beside each other.
 
-constexpr u64 TOTAL = (u64)N * K / 8;
+#define TOTAL ((u64)N * K / 8)
 constexpr u32 ITEMS = WAVES * 32;
 constexpr u32 TABLE = 0, CODES = 16 * 32 * 4;
 static_assert(CODES + SCALE_IS_NESTED * 1024 <= SHARED_BYTES, "the plan counted shared memory");
@@ -27,8 +27,9 @@ template <int TYPE> DEVICE void store(c_element *to, const float (&values)[8])
     }
 }
 
-KERNEL(SYMBOL, WAVES * 32)(const u8 *b, SCALE_OPERANDS, c_element *c)
+KERNEL(SYMBOL, WAVES * 32)(LAYER_OPERANDS const u8 *b, SCALE_OPERANDS, c_element *c)
 {
+    ENTER_LAYER
     float shift = 0;
 
     check_shared_start();
@@ -46,7 +47,8 @@ KERNEL(SYMBOL, WAVES * 32)(const u8 *b, SCALE_OPERANDS, c_element *c)
         if (chunk >= TOTAL)
             return;
         const u32 word = ldg((const u32 *)b + chunk);
-        const auto loaded = begin_scales<1>(chunk * 8 / BLOCK, SCALE_NAMES);
+        const u64 block = KNOWN || BLOCK <= K ? chunk * 8 / BLOCK : chunk * 8 / K;
+        const auto loaded = begin_scales<1>(block, SCALE_NAMES);
         const float scale = scale_at(loaded, 0, CODES, shift);
         UNROLL for (u32 j = 0; j < 8; j++) {
             const u32 code = code_of_word(word, j);

@@ -28,8 +28,9 @@ DEVICE void load_a(const a_element *from, float (&values)[8])
     }
 }
 
-DEVICE void step(float (&sums)[ROWS][M_TILE], u32 row, u32 column, const a_element *a, i64 lda,
-                 u32 first, u32 m, const u8 *b, float shift, SCALE_OPERANDS)
+DEVICE void step(LAYER_PARAMETER float (&sums)[ROWS][M_TILE], u32 row, u32 column,
+                 const a_element *a, i64 lda, u32 first, u32 m, const u8 *b, float shift,
+                 SCALE_OPERANDS)
 {
     float values[M_TILE][8], of_a[M_TILE] = {}; // and their sums, which zero points are times
 
@@ -62,12 +63,13 @@ DEVICE void step(float (&sums)[ROWS][M_TILE], u32 row, u32 column, const a_eleme
 }
 
 KERNEL(SYMBOL, WAVES * 32)
-(const a_element *a, const u8 *b, SCALE_OPERANDS,
+(LAYER_OPERANDS const a_element *a, const u8 *b, SCALE_OPERANDS,
 #if BIAS
  const c_element *bias,
 #endif
  c_element *c, int m, int first, i64 lda, i64 ldc)
 {
+    ENTER_LAYER
     const u32 lane = item() % 32;
     const u32 group = SLICES_FIRST ? group_y() : group_x();
     const u32 begin = (SLICES_FIRST ? group_x() : group_y()) * M_TILE;
@@ -85,7 +87,8 @@ KERNEL(SYMBOL, WAVES * 32)
         sts<float>(TABLE + i * 4, VALUES.value[i / 32]);
     sync_group();
     NO_UNROLL for (u32 column = lane * 8; column < K; column += STEP)
-        step(sums, row, column, a, lda, (u32)first + begin, rows, b, shift, SCALE_NAMES);
+        step(LAYER_NAME sums, row, column, a, lda, (u32)first + begin, rows, b, shift,
+             SCALE_NAMES);
     UNROLL for (u32 r = 0; r < ROWS; r++) {
         UNROLL for (u32 t = 0; t < M_TILE; t++) {
             UNROLL for (u32 lanes = 16; lanes; lanes /= 2)
@@ -95,7 +98,7 @@ KERNEL(SYMBOL, WAVES * 32)
                 continue;
             float total = sums[r][t];
 #if BIAS
-            total += load<C_TYPE>(bias + n);
+            total += HAS_BIAS ? load<C_TYPE>(bias + n) : 0;
 #endif
             stg(c + (i64)((u32)first + begin + t) * ldc + n, rounded<C_TYPE>(total));
         }

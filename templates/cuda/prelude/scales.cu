@@ -37,8 +37,6 @@ typedef u8 block_scale;
 typedef scale_element block_scale;
 #endif
 
-constexpr u32 BLOCKS = K / BLOCK; // of a row
-
 // COUNT neighbouring numbers, 1, 2 or 4, in the words that they come in: begin_scales starts a load
 // whose result nobody looks at before the step that it is for. Taking a word apart as soon as it is
 // loaded would make the warp wait for memory there.

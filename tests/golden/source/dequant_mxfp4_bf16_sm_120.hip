@@ -307,6 +307,43 @@ constexpr u32 constant_bits(int type, float value)
     return (bits >> 16 & 0x8000) | (magnitude - (112u << 23) + 0xfff + (magnitude >> 13 & 1)) >> 13;
 }
 
+// ---- cuda/prelude/layer ----
+// The numbers of the layer. They are constants, or in a base kernel (KNOWN is 0) arguments, the
+// first of all: N, K, BLOCK and BLOCKS are then macros that read them from `the_layer`, which every
+// function that names one of those gets as its first parameter. So what is computed from those is a
+// macro in families that have base kernels, and what must be a constant asks for KNOWN before it
+// asks for them.
+
+#if KNOWN
+#define LAYER_OPERANDS
+#define LAYER_PARAMETER
+#define LAYER_NAME
+#define ENTER_LAYER
+#define HAS_BIAS true
+#define BLOCKS   (K / BLOCK) // of a row
+#else
+struct layer_numbers {
+    u32 n, k;
+    u32 block_shift; // weights that share a scale, as a power of two
+    u32 blocks;      // of a row
+    u32 has_bias;
+};
+// Constants at the top name it where their value does not depend on it. There is no such variable:
+// a function that forgot the parameter would not link.
+extern const layer_numbers the_layer;
+#define LAYER_OPERANDS                                                                             \
+    u32 layer_n, u32 layer_k, u32 layer_block_shift, u32 layer_blocks, u32 layer_has_bias,         \
+        u32 layer_truncate,
+#define LAYER_PARAMETER const layer_numbers &the_layer,
+#define LAYER_NAME      the_layer,
+#define ENTER_LAYER                                                                                \
+    const layer_numbers the_layer = {layer_n, layer_k, layer_block_shift, layer_blocks,            \
+                                     layer_has_bias};
+#define layer()  (&the_layer)
+#define HAS_BIAS (the_layer.has_bias != 0)
+#define BLOCKS   (the_layer.blocks)
+#endif
+
 // ---- decode/e2m1 ----
 // E2M1, the element of MXFP4 (OCP Microscaling Formats 1.0): a sign bit, two of exponent, one of
 // mantissa.
@@ -355,8 +392,6 @@ typedef u8 block_scale;
 #define BLOCK_SCALES scales
 typedef scale_element block_scale;
 #endif
-
-constexpr u32 BLOCKS = K / BLOCK; // of a row
 
 // COUNT neighbouring numbers, 1, 2 or 4, in the words that they come in: begin_scales starts a load
 // whose result nobody looks at before the step that it is for. Taking a word apart as soon as it is
@@ -474,7 +509,7 @@ DEVICE u32 code_of_word(u32 word, u32 index)
 // Rows do not matter: a lane takes chunks of eight consecutive weights of the flattened [N, K], of
 // which each lies in one block, neighbours beside each other.
 
-constexpr u64 TOTAL = (u64)N * K / 8;
+#define TOTAL ((u64)N * K / 8)
 constexpr u32 ITEMS = WAVES * 32;
 constexpr u32 TABLE = 0, CODES = 16 * 32 * 4;
 static_assert(CODES + SCALE_IS_NESTED * 1024 <= SHARED_BYTES, "the plan counted shared memory");
@@ -496,8 +531,9 @@ template <int TYPE> DEVICE void store(c_element *to, const float (&values)[8])
     }
 }
 
-KERNEL(SYMBOL, WAVES * 32)(const u8 *b, SCALE_OPERANDS, c_element *c)
+KERNEL(SYMBOL, WAVES * 32)(LAYER_OPERANDS const u8 *b, SCALE_OPERANDS, c_element *c)
 {
+    ENTER_LAYER
     float shift = 0;
 
     check_shared_start();
@@ -515,7 +551,8 @@ KERNEL(SYMBOL, WAVES * 32)(const u8 *b, SCALE_OPERANDS, c_element *c)
         if (chunk >= TOTAL)
             return;
         const u32 word = ldg((const u32 *)b + chunk);
-        const auto loaded = begin_scales<1>(chunk * 8 / BLOCK, SCALE_NAMES);
+        const u64 block = KNOWN || BLOCK <= K ? chunk * 8 / BLOCK : chunk * 8 / K;
+        const auto loaded = begin_scales<1>(block, SCALE_NAMES);
         const float scale = scale_at(loaded, 0, CODES, shift);
         UNROLL for (u32 j = 0; j < 8; j++) {
             const u32 code = code_of_word(word, j);

@@ -320,6 +320,43 @@ constexpr u32 constant_bits(int type, float value)
     return (bits >> 16 & 0x8000) | (magnitude - (112u << 23) + 0xfff + (magnitude >> 13 & 1)) >> 13;
 }
 
+// ---- cuda/prelude/layer ----
+// The numbers of the layer. They are constants, or in a base kernel (KNOWN is 0) arguments, the
+// first of all: N, K, BLOCK and BLOCKS are then macros that read them from `the_layer`, which every
+// function that names one of those gets as its first parameter. So what is computed from those is a
+// macro in families that have base kernels, and what must be a constant asks for KNOWN before it
+// asks for them.
+
+#if KNOWN
+#define LAYER_OPERANDS
+#define LAYER_PARAMETER
+#define LAYER_NAME
+#define ENTER_LAYER
+#define HAS_BIAS true
+#define BLOCKS   (K / BLOCK) // of a row
+#else
+struct layer_numbers {
+    u32 n, k;
+    u32 block_shift; // weights that share a scale, as a power of two
+    u32 blocks;      // of a row
+    u32 has_bias;
+};
+// Constants at the top name it where their value does not depend on it. There is no such variable:
+// a function that forgot the parameter would not link.
+extern const layer_numbers the_layer;
+#define LAYER_OPERANDS                                                                             \
+    u32 layer_n, u32 layer_k, u32 layer_block_shift, u32 layer_blocks, u32 layer_has_bias,         \
+        u32 layer_truncate,
+#define LAYER_PARAMETER const layer_numbers &the_layer,
+#define LAYER_NAME      the_layer,
+#define ENTER_LAYER                                                                                \
+    const layer_numbers the_layer = {layer_n, layer_k, layer_block_shift, layer_blocks,            \
+                                     layer_has_bias};
+#define layer()  (&the_layer)
+#define HAS_BIAS (the_layer.has_bias != 0)
+#define BLOCKS   (the_layer.blocks)
+#endif
+
 // ---- decode/fp4 ----
 // FP4 as bitsandbytes defines it (not e2m1): a sign bit over 0, 1/192, 2/3, 1, 1/3, 1/2, 1/6, 1/4.
 // In units of 1/12 every value is exact in f16 and bf16.
@@ -368,8 +405,6 @@ typedef u8 block_scale;
 #define BLOCK_SCALES scales
 typedef scale_element block_scale;
 #endif
-
-constexpr u32 BLOCKS = K / BLOCK; // of a row
 
 // COUNT neighbouring numbers, 1, 2 or 4, in the words that they come in: begin_scales starts a load
 // whose result nobody looks at before the step that it is for. Taking a word apart as soon as it is
@@ -539,15 +574,15 @@ constexpr u32 WARPS = K_WARPS * ROW_WARPS;
 static_assert(WAVES == WARPS + 1 + SUMMERS, "consumers, the producer, summers");
 constexpr u32 ROWS = 16 * ROW_WARPS; // of W in a stage
 constexpr u32 CHUNK = K_WARPS * UNITS * UNIT;
-constexpr u32 CHUNKS = divide_up(K, CHUNK);
-constexpr bool RAGGED = K % CHUNK != 0;
-constexpr u32 TILES = divide_up(N, ROWS);
+#define CHUNKS divide_up(K, CHUNK)
+constexpr bool RAGGED = !KNOWN || K % CHUNK != 0;
+#define TILES divide_up(N, ROWS)
 constexpr u32 WORDS = UNIT / 32; // of packed weights that a lane has of a row's unit
 constexpr u32 SPANS = UNITS / SPAN;
 
 // Blocks whose scales a lane loads at once: neighbours, as many as are sure to start at a multiple
 // of their number.
-constexpr bool OWN_BLOCKS = SPAN * UNIT == BLOCK;
+constexpr bool OWN_BLOCKS = KNOWN && SPAN * UNIT == BLOCK;
 constexpr u32 SCALES = OWN_BLOCKS && SPANS % 4 == 0 && BLOCKS % 4 == 0   ? 4
                        : OWN_BLOCKS && SPANS % 2 == 0 && BLOCKS % 2 == 0 ? 2
                                                                          : 1;
@@ -560,7 +595,7 @@ constexpr u32 ROW_BYTES = (K_WARPS * UNITS | 1) * (UNIT / 2); // odd: rows in ba
 constexpr u32 RING = TABLE_BYTES ? TABLE_BYTES : SUM_BUFFERS * WARPS * WARP_SUMS * 128;
 constexpr u32 STAGE_BYTES = ROWS * ROW_BYTES;
 constexpr u32 KEPT = RING + STAGES * STAGE_BYTES; // sums of chunks before, of each tile of a batch
-constexpr u32 KEPT_BYTES = CHUNKS > 1 ? BATCH * ROW_WARPS * WARP_SUMS * 128 : 0;
+constexpr u32 KEPT_BYTES = !KNOWN || CHUNKS > 1 ? BATCH * ROW_WARPS * WARP_SUMS * 128 : 0;
 constexpr u32 CODES = KEPT + KEPT_BYTES; // of nested scales
 constexpr u32 FULL = CODES + SCALE_IS_NESTED * 1024, EMPTY = FULL + STAGES * 8;
 constexpr u32 SUMMED = EMPTY + STAGES * 8, DRAINED = SUMMED + SUM_BUFFERS * 8;
@@ -571,6 +606,9 @@ static_assert(UNITS % SPAN == 0, "a block's units are one warp's");
 
 // The steps of a workgroup, the same for all its warps: tiles of a batch, chunks, batches.
 struct walk {
+#if !KNOWN
+    const layer_numbers &the_layer;
+#endif
     u32 groups, first, chunk, in_batch, tile;
 
     DEVICE bool more() const { return tile < TILES; }
@@ -603,11 +641,11 @@ template <u32 COUNT> struct place {
 
 // ---- The producer ----
 
-constexpr u32 SEGMENT_LINES = divide_up(divide_up(CHUNK, BLOCK), LINE_BLOCKS); // of a row's scales
+#define SEGMENT_LINES divide_up(divide_up(CHUNK, BLOCK), LINE_BLOCKS) // of a row's scales
 
 // Asks for the scales of a step. The consumers load them only a step before they need them, which
 // is too late for memory, not for the second cache.
-DEVICE void ask_for_scales(const walk &at, SCALE_OPERANDS)
+DEVICE void ask_for_scales(LAYER_PARAMETER const walk &at, SCALE_OPERANDS)
 {
     for (u32 i = item() % 32; i < ROWS * SEGMENT_LINES; i += 32) {
         const u64 n = at.tile * ROWS + i / SEGMENT_LINES;
@@ -619,7 +657,7 @@ DEVICE void ask_for_scales(const walk &at, SCALE_OPERANDS)
 
 // One lane starts all copies, for the compiler then keeps addresses in uniform registers: a copy
 // is five instructions, where one by each lane is a loop of eight slow ones.
-DEVICE void start_copies(const u8 *b, const walk &at, u32 stage)
+DEVICE void start_copies(LAYER_PARAMETER const u8 *b, const walk &at, u32 stage)
 {
     const u32 columns = RAGGED && at.chunk + 1 == CHUNKS ? K - (CHUNKS - 1) * CHUNK : CHUNK;
 
@@ -627,22 +665,22 @@ DEVICE void start_copies(const u8 *b, const walk &at, u32 stage)
     NO_UNROLL for (u32 sixteen = 0; sixteen < ROWS; sixteen += 16) {
         UNROLL for (u32 i = 0; i < 16; i++) {
             const u32 row = sixteen + i, n = at.tile * ROWS + row;
-            const u64 from = N % ROWS ? smaller(n, N - 1) : n;
+            const u64 from = !KNOWN || N % ROWS ? smaller(n, N - 1) : n;
             bulk_copy(RING + stage * STAGE_BYTES + row * ROW_BYTES,
                       b + from * (K / 2) + at.chunk * (CHUNK / 2), columns / 2, FULL + stage * 8);
         }
     }
 }
 
-DEVICE void produce(const u8 *b, walk at, SCALE_OPERANDS)
+DEVICE void produce(LAYER_PARAMETER const u8 *b, walk at, SCALE_OPERANDS)
 {
     place<STAGES> stage = {0, 1};
 
     NO_UNROLL for (; at.more(); at.advance(), stage.advance()) {
-        ask_for_scales(at, SCALE_NAMES);
+        ask_for_scales(LAYER_NAME at, SCALE_NAMES);
         barrier_wait(EMPTY + stage.at * 8, stage.parity);
         if (one_lane())
-            start_copies(b, at, stage.at);
+            start_copies(LAYER_NAME b, at, stage.at);
         sync_warp();
     }
 }
@@ -671,8 +709,8 @@ DEVICE u32 sums_at(u32 buffer, u32 warp, u32 tile, u32 lane)
 typedef typename element_of<C_TYPE>::type c_element;
 
 // Adds and stores what the warps that share row group `rows` have for eight rows of A.
-DEVICE void add_up(const walk &at, u32 buffer, u32 rows, u32 tile, u32 lane, const c_element *bias,
-                   c_element *c, u32 first, u32 m, i64 ldc)
+DEVICE void add_up(LAYER_PARAMETER const walk &at, u32 buffer, u32 rows, u32 tile, u32 lane,
+                   const c_element *bias, c_element *c, u32 first, u32 m, i64 ldc)
 {
     const u32 kept = KEPT + ((at.in_batch * ROW_WARPS + rows) * M_TILES + tile) * 512 + lane * 16;
     float total[4] = {};
@@ -692,13 +730,14 @@ DEVICE void add_up(const walk &at, u32 buffer, u32 rows, u32 tile, u32 lane, con
             continue;
         float value = total[i] * CODE_UNIT;
 #if BIAS
-        value += load<C_TYPE>(bias + n);
+        value += HAS_BIAS ? load<C_TYPE>(bias + n) : 0;
 #endif
         stg(c + (i64)(first + row) * ldc + n, rounded<C_TYPE>(value));
     }
 }
 
-DEVICE void add_sums(walk at, const c_element *bias, c_element *c, u32 first, u32 m, i64 ldc)
+DEVICE void add_sums(LAYER_PARAMETER walk at, const c_element *bias, c_element *c, u32 first,
+                     u32 m, i64 ldc)
 {
     const u32 lane = item() % 32, summer = item() / 32 - WARPS - 1;
     place<SUM_BUFFERS> buffer = {0, 0};
@@ -708,7 +747,8 @@ DEVICE void add_sums(walk at, const c_element *bias, c_element *c, u32 first, u3
         UNROLL for (u32 i = 0; i < divide_up(ROW_WARPS * M_TILES, SUMMERS); i++) {
             const u32 part = summer + i * SUMMERS;
             if (part < ROW_WARPS * M_TILES)
-                add_up(at, buffer.at, part / M_TILES, part % M_TILES, lane, bias, c, first, m, ldc);
+                add_up(LAYER_NAME at, buffer.at, part / M_TILES, part % M_TILES, lane, bias, c,
+                       first, m, ldc);
         }
         sync_warp();
         if (lane == 0)
@@ -738,8 +778,8 @@ template <bool ALIGNED> DEVICE void load_a_piece(const u16 *from, u32 *to)
 }
 
 template <bool ALIGNED>
-DEVICE void load_a_as(a_values &values, const u16 *a, i64 lda, u32 first, u32 m, u32 chunk,
-                      u32 k_warp)
+DEVICE void load_a_as(LAYER_PARAMETER a_values &values, const u16 *a, i64 lda, u32 first, u32 m,
+                      u32 chunk, u32 k_warp)
 {
     const u32 lane = item() % 32;
 
@@ -758,18 +798,19 @@ DEVICE void load_a_as(a_values &values, const u16 *a, i64 lda, u32 first, u32 m,
 
 // One branch for all loads: predicated loads of both kinds into the same registers would wait for
 // one another.
-DEVICE void load_a(a_values &values, const u16 *a, i64 lda, u32 first, u32 m, u32 chunk, u32 k_warp)
+DEVICE void load_a(LAYER_PARAMETER a_values &values, const u16 *a, i64 lda, u32 first, u32 m,
+                   u32 chunk, u32 k_warp)
 {
     if (((u64)a | (u64)lda * 2) % 16 == 0)
-        load_a_as<true>(values, a, lda, first, m, chunk, k_warp);
+        load_a_as<true>(LAYER_NAME values, a, lda, first, m, chunk, k_warp);
     else
-        load_a_as<false>(values, a, lda, first, m, chunk, k_warp);
+        load_a_as<false>(LAYER_NAME values, a, lda, first, m, chunk, k_warp);
 }
 
 // The sums of A's values over a span, of two rows of A in each lane, as products have them.
 typedef float a_sums[SPANS][M_TILES][2];
 
-DEVICE void sum_a(a_sums &of_a, const a_values &values, u32 chunk, u32 k_warp)
+DEVICE void sum_a(LAYER_PARAMETER a_sums &of_a, const a_values &values, u32 chunk, u32 k_warp)
 {
     UNROLL for (u32 s = 0; s < SPANS; s++) {
         UNROLL for (u32 t = 0; t < M_TILES; t++) {
@@ -791,7 +832,8 @@ struct row_scales {
     loaded_scales<SCALES> part[SPANS / SCALES];
 };
 
-DEVICE void load_scales(row_scales &row, const walk &at, u32 in_tile, u32 k_warp, SCALE_OPERANDS)
+DEVICE void load_scales(LAYER_PARAMETER row_scales &row, const walk &at, u32 in_tile, u32 k_warp,
+                        SCALE_OPERANDS)
 {
     const u64 n = smaller(at.tile * ROWS + in_tile, N - 1);
 
@@ -812,9 +854,9 @@ template <u32 COUNT> DEVICE void load_packed(u32 at, u32 offset, u32 (&words)[CO
     }
 }
 
-DEVICE void multiply(float (&sums)[M_TILES][4], const a_values &a, const a_sums &of_a,
-                     const row_scales &upper, const row_scales &lower, const walk &at, u32 stage,
-                     u32 rows, u32 k_warp, float shift)
+DEVICE void multiply(LAYER_PARAMETER float (&sums)[M_TILES][4], const a_values &a,
+                     const a_sums &of_a, const row_scales &upper, const row_scales &lower,
+                     const walk &at, u32 stage, u32 rows, u32 k_warp, float shift)
 {
     const u32 lane = item() % 32, copy = lane * 4;
     const u32 own = RING + stage * STAGE_BYTES + (rows * 16 + lane / 4) * ROW_BYTES +
@@ -857,7 +899,8 @@ DEVICE void multiply(float (&sums)[M_TILES][4], const a_values &a, const a_sums 
     }
 }
 
-DEVICE void consume(walk at, const u16 *a, i64 lda, u32 first, u32 m, SCALE_OPERANDS)
+DEVICE void consume(LAYER_PARAMETER walk at, const u16 *a, i64 lda, u32 first, u32 m,
+                    SCALE_OPERANDS)
 {
     const u32 lane = item() % 32, warp = item() / 32, k_warp = warp % K_WARPS;
     const u32 rows = warp / K_WARPS;
@@ -868,36 +911,37 @@ DEVICE void consume(walk at, const u16 *a, i64 lda, u32 first, u32 m, SCALE_OPER
     a_values values;
     a_sums of_a;
 
-    load_scales(upper, at, rows * 16 + lane / 4, k_warp, SCALE_NAMES);
-    load_scales(lower, at, rows * 16 + lane / 4 + 8, k_warp, SCALE_NAMES);
+    load_scales(LAYER_NAME upper, at, rows * 16 + lane / 4, k_warp, SCALE_NAMES);
+    load_scales(LAYER_NAME lower, at, rows * 16 + lane / 4 + 8, k_warp, SCALE_NAMES);
 #if SCALE_IS_NESTED
     shift = ldg(offset);
     for (u32 i = item(); i < NEST; i += WARPS * 32)
         sts<float>(CODES + i * 4, ldg(code + i));
 #endif
-    if (CHUNKS == 1)
-        load_a(values, a, lda, first, m, 0, k_warp);
+    if (KNOWN && CHUNKS == 1)
+        load_a(LAYER_NAME values, a, lda, first, m, 0, k_warp);
     build_table(WARPS * 32);
     sync_some(1, WARPS * 32);
-    if (CHUNKS == 1 && BY_OFFSET)
-        sum_a(of_a, values, 0, k_warp);
+    if (KNOWN && CHUNKS == 1 && BY_OFFSET)
+        sum_a(LAYER_NAME of_a, values, 0, k_warp);
     NO_UNROLL while (at.more()) {
         const walk now = at;
         const row_scales upper_now = upper, lower_now = lower;
         float sums[M_TILES][4] = {};
 
-        if (CHUNKS > 1 && now.in_batch == 0) {
-            load_a(values, a, lda, first, m, now.chunk, k_warp);
+        if ((!KNOWN || CHUNKS > 1) && now.in_batch == 0) {
+            load_a(LAYER_NAME values, a, lda, first, m, now.chunk, k_warp);
             if (BY_OFFSET)
-                sum_a(of_a, values, now.chunk, k_warp);
+                sum_a(LAYER_NAME of_a, values, now.chunk, k_warp);
         }
         at.advance();
         if (at.more()) { // a step ahead of their use
-            load_scales(upper, at, rows * 16 + lane / 4, k_warp, SCALE_NAMES);
-            load_scales(lower, at, rows * 16 + lane / 4 + 8, k_warp, SCALE_NAMES);
+            load_scales(LAYER_NAME upper, at, rows * 16 + lane / 4, k_warp, SCALE_NAMES);
+            load_scales(LAYER_NAME lower, at, rows * 16 + lane / 4 + 8, k_warp, SCALE_NAMES);
         }
         barrier_wait(FULL + stage.at * 8, stage.parity);
-        multiply(sums, values, of_a, upper_now, lower_now, now, stage.at, rows, k_warp, shift);
+        multiply(LAYER_NAME sums, values, of_a, upper_now, lower_now, now, stage.at, rows, k_warp,
+                 shift);
         sync_warp();
         if (lane == 0)
             barrier_arrive(EMPTY + stage.at * 8);
@@ -915,19 +959,20 @@ DEVICE void consume(walk at, const u16 *a, i64 lda, u32 first, u32 m, SCALE_OPER
 // ---- The kernel ----
 
 KERNEL(SYMBOL, WAVES * 32)
-(const u16 *a, const u8 *b, SCALE_OPERANDS,
+(LAYER_OPERANDS const u16 *a, const u8 *b, SCALE_OPERANDS,
 #if BIAS
  const c_element *bias,
 #endif
  c_element *c, int m, int first, i64 lda, i64 ldc, int workgroups)
 {
+    ENTER_LAYER
 #if !BIAS
     const c_element *const bias = nullptr;
 #endif
     const u32 group = SLICES_FIRST ? group_y() : group_x();
     const u32 begin = (SLICES_FIRST ? group_x() : group_y()) * M_TILE;
     const u32 rows = smaller((u32)m - begin, M_TILE), warp = item() / 32;
-    const walk at = {(u32)workgroups, group, 0, 0, group};
+    const walk at = {LAYER_NAME (u32)workgroups, group, 0, 0, group};
 
     check_shared_start();
     if (item() == 0) {
@@ -943,9 +988,9 @@ KERNEL(SYMBOL, WAVES * 32)
     }
     sync_group();
     if (warp < WARPS)
-        consume(at, a, lda, (u32)first + begin, rows, SCALE_NAMES);
+        consume(LAYER_NAME at, a, lda, (u32)first + begin, rows, SCALE_NAMES);
     else if (warp == WARPS)
-        produce(b, at, SCALE_NAMES);
+        produce(LAYER_NAME b, at, SCALE_NAMES);
     else
-        add_sums(at, bias, c, (u32)first + begin, rows, ldc);
+        add_sums(LAYER_NAME at, bias, c, (u32)first + begin, rows, ldc);
 }

@@ -312,6 +312,43 @@ constexpr u32 constant_bits(int type, float value)
     return (bits >> 16 & 0x8000) | (magnitude - (112u << 23) + 0xfff + (magnitude >> 13 & 1)) >> 13;
 }
 
+// ---- cuda/prelude/layer ----
+// The numbers of the layer. They are constants, or in a base kernel (KNOWN is 0) arguments, the
+// first of all: N, K, BLOCK and BLOCKS are then macros that read them from `the_layer`, which every
+// function that names one of those gets as its first parameter. So what is computed from those is a
+// macro in families that have base kernels, and what must be a constant asks for KNOWN before it
+// asks for them.
+
+#if KNOWN
+#define LAYER_OPERANDS
+#define LAYER_PARAMETER
+#define LAYER_NAME
+#define ENTER_LAYER
+#define HAS_BIAS true
+#define BLOCKS   (K / BLOCK) // of a row
+#else
+struct layer_numbers {
+    u32 n, k;
+    u32 block_shift; // weights that share a scale, as a power of two
+    u32 blocks;      // of a row
+    u32 has_bias;
+};
+// Constants at the top name it where their value does not depend on it. There is no such variable:
+// a function that forgot the parameter would not link.
+extern const layer_numbers the_layer;
+#define LAYER_OPERANDS                                                                             \
+    u32 layer_n, u32 layer_k, u32 layer_block_shift, u32 layer_blocks, u32 layer_has_bias,         \
+        u32 layer_truncate,
+#define LAYER_PARAMETER const layer_numbers &the_layer,
+#define LAYER_NAME      the_layer,
+#define ENTER_LAYER                                                                                \
+    const layer_numbers the_layer = {layer_n, layer_k, layer_block_shift, layer_blocks,            \
+                                     layer_has_bias};
+#define layer()  (&the_layer)
+#define HAS_BIAS (the_layer.has_bias != 0)
+#define BLOCKS   (the_layer.blocks)
+#endif
+
 // ---- decode/nf4 ----
 // NF4 (QLoRA, arXiv:2305.14314, appendix E): the quantiles of a normal distribution.
 
@@ -361,8 +398,6 @@ typedef u8 block_scale;
 #define BLOCK_SCALES scales
 typedef scale_element block_scale;
 #endif
-
-constexpr u32 BLOCKS = K / BLOCK; // of a row
 
 // COUNT neighbouring numbers, 1, 2 or 4, in the words that they come in: begin_scales starts a load
 // whose result nobody looks at before the step that it is for. Taking a word apart as soon as it is
@@ -503,8 +538,9 @@ DEVICE void load_a(const a_element *from, float (&values)[8])
     }
 }
 
-DEVICE void step(float (&sums)[ROWS][M_TILE], u32 row, u32 column, const a_element *a, i64 lda,
-                 u32 first, u32 m, const u8 *b, float shift, SCALE_OPERANDS)
+DEVICE void step(LAYER_PARAMETER float (&sums)[ROWS][M_TILE], u32 row, u32 column,
+                 const a_element *a, i64 lda, u32 first, u32 m, const u8 *b, float shift,
+                 SCALE_OPERANDS)
 {
     float values[M_TILE][8], of_a[M_TILE] = {}; // and their sums, which zero points are times
 
@@ -537,12 +573,13 @@ DEVICE void step(float (&sums)[ROWS][M_TILE], u32 row, u32 column, const a_eleme
 }
 
 KERNEL(SYMBOL, WAVES * 32)
-(const a_element *a, const u8 *b, SCALE_OPERANDS,
+(LAYER_OPERANDS const a_element *a, const u8 *b, SCALE_OPERANDS,
 #if BIAS
  const c_element *bias,
 #endif
  c_element *c, int m, int first, i64 lda, i64 ldc)
 {
+    ENTER_LAYER
     const u32 lane = item() % 32;
     const u32 group = SLICES_FIRST ? group_y() : group_x();
     const u32 begin = (SLICES_FIRST ? group_x() : group_y()) * M_TILE;
@@ -560,7 +597,8 @@ KERNEL(SYMBOL, WAVES * 32)
         sts<float>(TABLE + i * 4, VALUES.value[i / 32]);
     sync_group();
     NO_UNROLL for (u32 column = lane * 8; column < K; column += STEP)
-        step(sums, row, column, a, lda, (u32)first + begin, rows, b, shift, SCALE_NAMES);
+        step(LAYER_NAME sums, row, column, a, lda, (u32)first + begin, rows, b, shift,
+             SCALE_NAMES);
     UNROLL for (u32 r = 0; r < ROWS; r++) {
         UNROLL for (u32 t = 0; t < M_TILE; t++) {
             UNROLL for (u32 lanes = 16; lanes; lanes /= 2)
@@ -570,7 +608,7 @@ KERNEL(SYMBOL, WAVES * 32)
                 continue;
             float total = sums[r][t];
 #if BIAS
-            total += load<C_TYPE>(bias + n);
+            total += HAS_BIAS ? load<C_TYPE>(bias + n) : 0;
 #endif
             stg(c + (i64)((u32)first + begin + t) * ldc + n, rounded<C_TYPE>(total));
         }
