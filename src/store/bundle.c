@@ -368,12 +368,13 @@ quern_status bundle_prove(struct bundle *p, const uint8_t digest[BUNDLE_PROOF_BY
 
     crypto_generichash(head, sizeof head, p->head, p->layout.end, NULL, 0);
     if (memcmp(head, digest, sizeof head)) {
-        const char *const version = says ? own + strlen(VERSION) : "";
-        FAIL(QUERN_E_OBJECT,
-             "the bundle is not the one that this library was built with, which is of quern "
-             "%d.%d.%d%s%.*s",
-             QUERN_VERSION_MAJOR, QUERN_VERSION_MINOR, QUERN_VERSION_PATCH,
-             says ? "; it is of quern " : "", (int)strcspn(version, "\n"), version);
+        const char *const version = says ? own + strlen(VERSION) : "an unknown version";
+        FAIL(
+            QUERN_E_OBJECT,
+            "the bundle, of %s%.*s, is not the one that this library, of quern %d.%d.%d, was built "
+            "with",
+            says ? "quern " : "", (int)strcspn(version, "\n"), version, QUERN_VERSION_MAJOR,
+            QUERN_VERSION_MINOR, QUERN_VERSION_PATCH);
     }
     uint8_t *const proofs = os.calloc(p->info.entries + 1, BUNDLE_PROOF_BYTES);
     FAIL_IF(!proofs, QUERN_E_MEMORY, "no memory for a bundle's proofs");
