@@ -70,6 +70,13 @@ static const char *word_order(const struct plan *p)
     return layout == QUERN_LAYOUT_BNB ? "BNB" : layout == QUERN_LAYOUT_K8 ? "K8" : "EXL";
 }
 
+/* Behind a KiB of the system's on GPUs whose blocks can form clusters, which are those that copy in
+ * bulk: ptxas 12.9 puts it at 0x400 for sm_90, sm_100 and sm_120, and at 0 for those before. */
+static int64_t shared_start(const struct plan *p)
+{
+    return p->target->capabilities & CAP_BULK ? 1024 : 0;
+}
+
 const struct plan_field nvidia_fields[] = {
     {FIELD_OF(FIELD_NUMBER, "BLOCK", field_group, "weights along K that share a scale"),
      .argument = BLOCK_ARGUMENT},
@@ -85,6 +92,7 @@ const struct plan_field nvidia_fields[] = {
 };
 
 const struct plan_field nvidia_grid_fields[] = {
+    {FIELD_OF(FIELD_NUMBER, "SHARED_START", shared_start, "where a workgroup's shared memory is")},
     {FIELD_AT(FIELD_NUMBER, "SHARED_BYTES", lds_bytes, "of a workgroup")},
     {FIELD_AT(FIELD_BOOL, "SLICES_FIRST", slices_first, "whether slices of A are workgroup id x"),
      .when = field_multiplies},

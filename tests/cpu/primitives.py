@@ -88,7 +88,7 @@ def load(path):
 
 def make(directory):
     os.makedirs(directory, exist_ok=True)
-    source = ""
+    source = "constexpr unsigned SHARED_START = 1024;\n"  # of sm_90 and later
     for path in (os.path.join(ROOT, "templates/cuda/prelude/ptx.cu"),
                  os.path.join(HERE, "primitives.cu")):
         with open(path, encoding="utf-8") as f:

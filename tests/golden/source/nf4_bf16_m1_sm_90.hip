@@ -30,6 +30,7 @@ constexpr unsigned STAGES = 3;          // of the ring
 constexpr unsigned BATCH = 1;           // tiles of rows taken through a chunk of K
 constexpr unsigned SUMMERS = 3;         // warps that add sums and store C
 constexpr unsigned SUM_BUFFERS = 2;     // of sums on their way there
+constexpr unsigned SHARED_START = 1024; // where a workgroup's shared memory is
 constexpr unsigned SHARED_BYTES = 165504; // of a workgroup
 #define SLICES_FIRST true               // whether slices of A are workgroup id x
 
@@ -57,11 +58,9 @@ typedef long long i64;
 struct alignas(8) u32x2 { u32 x, y; };
 struct alignas(16) u32x4 { u32 x, y, z, w; };
 
-// Where a block's dynamic shared memory starts: the first KiB is the system's (CUDA C++ Programming
-// Guide, "Shared Memory" of compute capabilities 8.x and 9.0), these kernels have no static one. A
-// constant is a part of an instruction. The array's own place is known when a kernel is linked: the
-// compiler would add it to each address, which is a third instruction for each look-up.
-constexpr u32 SHARED_START = 1024;
+// A block's dynamic shared memory starts at SHARED_START, as these kernels have no static one. A
+// constant is a part of an instruction; the array's own place is known when a kernel is linked, and
+// the compiler would add it to each address, which is a third instruction for each look-up.
 extern __shared__ __align__(1024) u8 SHARED[];
 DEVICE u32 shared_address(u32 at) { return SHARED_START + at; }
 // Ends the kernel with an error where that is not so. To be called before shared memory is used.
