@@ -33,6 +33,7 @@ and of each peer are compared where they have the same weights. Exit status 1: a
 import argparse
 import csv
 import ctypes
+import importlib
 import pathlib
 import sys
 
@@ -80,7 +81,7 @@ class Rows:
 
 class Layer:
     """A layer's weights several times over, so that launches find them in memory, not in a cache.
-    Those who need another layout make it of these; the first is what results are compared of."""
+    Those who need another layout make it of these."""
 
     def __init__(self, fmt, n, k):
         import layers_cuda as layers
@@ -96,87 +97,93 @@ class Layer:
         generator = torch.Generator("cuda").manual_seed(m)
         return torch.randn(m, self.k, device="cuda", generator=generator).bfloat16()
 
+    def result(self, m):
+        torch = self.layers.torch
+        return torch.empty(m, self.n, device="cuda", dtype=torch.bfloat16)
+
+
+# Each of these serves one layer, and has the weights that it needs for as long as it lives.
+# `functions` gives, by the name of a row, the ways to multiply x by copy i of the weights: of
+# several the fastest counts. `module`: what it needs; `same_weights`: whether its results are
+# compared with quern's.
+
 
 class Quern:
-    names = ("quern",)
+    names, formats, module, same_weights = ("quern",), WORDS, "quern", False
 
-    def __init__(self, ctx):
-        self.ctx = ctx
+    def __init__(self, layer, options):
+        self.layer = layer
+        self.op = options.ctx.op(f"{WORDS[layer.format]} n={layer.n} k={layer.k} a=bf16", m_max=64)
 
-    def functions(self, layer, x):
-        torch, launch = layer.layers.torch, layer.layers.launch
-        op = self.ctx.op(f"{WORDS[layer.format]} n={layer.n} k={layer.k} a=bf16", m_max=64)
-        y = torch.empty(len(x), layer.n, device="cuda", dtype=torch.bfloat16)
+    def functions(self, x):
+        layer, y = self.layer, self.layer.result(len(x))
 
         def run(i):
-            launch(op, len(x), a=x, c=y, **layer.weights[i % layer.count])
+            layer.layers.launch(self.op, len(x), a=x, c=y, **layer.weights[i % layer.count])
             return y
         return {"quern": [run]}
 
 
 class Dense:
-    names = ("dense",)
+    names, formats, module, same_weights = ("dense",), WORDS, "torch", False
 
-    def functions(self, layer, x):
-        torch, n, k = layer.layers.torch, layer.n, layer.k
-        if getattr(self, "of", None) is not layer:
-            self.of = layer
-            self.weights = [torch.randn(n, k, device="cuda", dtype=torch.bfloat16)
-                            for _ in range(layer.layers.copies_of(2 * n * k, 8))]
-        y = torch.empty(len(x), n, device="cuda", dtype=torch.bfloat16)
-        return {"dense": [lambda i: torch.matmul(x, self.weights[i % len(self.weights)].t(),
-                                                 out=y)]}
+    def __init__(self, layer, _):
+        self.layer, torch = layer, layer.layers.torch
+        self.weights = [torch.randn(layer.n, layer.k, device="cuda", dtype=torch.bfloat16)
+                        for _ in range(layer.layers.copies_of(2 * layer.n * layer.k, 8))]
+
+    def functions(self, x):
+        y, matmul = self.layer.result(len(x)), self.layer.layers.torch.matmul
+        return {"dense": [lambda i: matmul(x, self.weights[i % len(self.weights)].t(), out=y)]}
 
 
 class Bitsandbytes:
-    names = ("bitsandbytes", "bnb-kernel")
+    names, formats, module = ("bitsandbytes", "bnb-kernel"), ("nf4",), "bitsandbytes"
+    same_weights = True
 
-    def __init__(self):
-        import bitsandbytes  # noqa: F401
+    def __init__(self, layer, _):
         from bitsandbytes.cextension import lib
-        self.call = lib.cgemm_4bit_bf16
+        self.layer, self.call = layer, lib.cgemm_4bit_bf16
 
-    def functions(self, layer, x):
-        if layer.format != "nf4":
-            return {}
-        torch, n, k = layer.layers.torch, layer.n, layer.k
-        y = torch.empty(len(x), n, device="cuda", dtype=torch.bfloat16)
+    def functions(self, x):
+        layer, y, torch = self.layer, self.layer.result(len(x)), self.layer.layers.torch
 
         def pick(i):
             w = layer.weights[i % layer.count]
-            return torch.ops.bitsandbytes.gemm_4bit(x, w["b"].view(-1, 1), [n, k], w["scales"], 64,
-                                                    "nf4")
+            return torch.ops.bitsandbytes.gemm_4bit(x, w["b"].view(-1, 1), [layer.n, layer.k],
+                                                    w["scales"], 64, "nf4")
 
         def kernel(i):
             w = layer.weights[i % layer.count]
             address = [ctypes.c_void_p(t.data_ptr()) for t in (x, w["b"], w["scales"])]
-            self.call(*address, None, None, None, ctypes.c_void_p(y.data_ptr()), None, len(x), n, k,
-                      64, 2, ctypes.c_void_p(torch.cuda.current_stream().cuda_stream))
+            self.call(*address, None, None, None, ctypes.c_void_p(y.data_ptr()), None, len(x),
+                      layer.n, layer.k, 64, 2,
+                      ctypes.c_void_p(torch.cuda.current_stream().cuda_stream))
             return y
         return {"bitsandbytes": [pick], "bnb-kernel": [kernel]}
 
 
 class Tinygemm:
-    names = ("tinygemm",)
+    names, formats, module, same_weights = ("tinygemm",), ("int4",), "torch", True
 
-    def functions(self, layer, x):
-        torch = layer.layers.torch
-        if layer.format != "int4" or layer.n % 8:
-            return {}
-        if getattr(self, "of", None) is not layer:
-            self.of, self.packed = layer, {}
-            for tiles in (2, 4, 8):
-                if layer.k % (tiles * 16) == 0:
-                    self.packed[tiles] = [self.pack(torch, w, tiles) for w in layer.weights]
+    def __init__(self, layer, _):
+        self.layer = layer
+        self.packed = [[self.pack(w, tiles) for w in layer.weights] for tiles in (2, 4, 8)
+                       if layer.k % (tiles * 16) == 0 and layer.n % 8 == 0]
 
-        def of(packed):
-            return lambda i: torch.ops.aten._weight_int4pack_mm(
-                x, packed[i % layer.count][0], 128, packed[i % layer.count][1])
-        return {"tinygemm": [of(packed) for packed in self.packed.values()]}
+    def functions(self, x):
+        multiply = self.layer.layers.torch.ops.aten._weight_int4pack_mm
 
-    @staticmethod
-    def pack(torch, weights, tiles):
+        def of(copies):
+            def run(i):
+                packed, scales_and_zeros = copies[i % len(copies)]
+                return multiply(x, packed, 128, scales_and_zeros)
+            return run
+        return {"tinygemm": [of(copies) for copies in self.packed]}
+
+    def pack(self, weights, tiles):
         """(q - 8) * scale + zero; the weight of even k is the high nibble of a byte."""
+        torch = self.layer.layers.torch
         nibbles = (weights["b"] >> 4) | (weights["b"] << 4)
         both = torch.stack([weights["scales"], torch.zeros_like(weights["scales"])], -1)
         return (torch.ops.aten._convert_weight_to_int4pack(nibbles, tiles),
@@ -184,77 +191,65 @@ class Tinygemm:
 
 
 class Humming:
-    """With weights of its own: the layout is its business, and its runner checks results."""
-    names = ("humming",)
+    """With weights of its own: the layout is its business. What is wrong is left out here."""
+    names, formats, module = ("humming",), ("int4", "mxfp4"), "humming.testing.runner"
+    same_weights = False
 
-    def __init__(self, sampled, rows):
-        from humming.config import ComputeConfig, GemmType, LayerConfig
-        from humming.testing import runner
-        self.runner, self.sampled, self.rows = runner, sampled, rows
-        self.compute = ComputeConfig(gemm_type=GemmType.DENSE)
-        self.make = LayerConfig
-
-    def functions(self, layer, x):
-        if layer.format not in ("int4", "mxfp4"):
-            return {}
-        if getattr(self, "of", None) is not layer:
-            self.of = layer
-            self.prepare(layer)
-        return {"humming": self.kernels(layer, x)}
-
-    def prepare(self, layer):
+    def __init__(self, layer, options):
         import os
         from humming import dtypes
-        bf16, group = dtypes.bfloat16, 128 if layer.format == "int4" else 32
-        config = self.make(
-            shape_n=layer.n, shape_k=layer.k, a_dtype=bf16, c_dtype=bf16,
-            b_dtype=dtypes.uint4 if layer.format == "int4" else dtypes.float4e2m1,
-            bs_dtype=bf16 if layer.format == "int4" else dtypes.float8e8m0,
-            weight_scale_group_size=group)
-        os.environ[self.runner.TEST_TUNING_SOURCE_ENV] = (
-            f"heuristic+sampled{self.sampled}" if self.sampled else "heuristic")
-        case = self.runner.KernelTestCase(name="peer", layer_config=config,
-                                          compute_config=self.compute)
-        self.test = self.runner.KernelTestRunner(case)
+        from humming.config import ComputeConfig, GemmType, LayerConfig
+        from humming.testing import runner
+        self.layer, int4 = layer, layer.format == "int4"
+        config = LayerConfig(
+            shape_n=layer.n, shape_k=layer.k, a_dtype=dtypes.bfloat16, c_dtype=dtypes.bfloat16,
+            b_dtype=dtypes.uint4 if int4 else dtypes.float4e2m1,
+            bs_dtype=dtypes.bfloat16 if int4 else dtypes.float8e8m0,
+            weight_scale_group_size=128 if int4 else 32)
+        os.environ[runner.TEST_TUNING_SOURCE_ENV] = (
+            f"heuristic+sampled{options.sampled}" if options.sampled else "heuristic")
+        self.test = runner.KernelTestRunner(runner.KernelTestCase(
+            name="peer", layer_config=config,
+            compute_config=ComputeConfig(gemm_type=GemmType.DENSE)))
         first = self.test.kernel_tensors
         self.copies = [first] + [{k: v.clone() if v is not None else None
                                   for k, v in first.items()} for _ in range(layer.count - 1)]
-        self.groups = self.test.prepare_kernels(tuple(self.rows))
+        self.groups = self.test.prepare_kernels(tuple(options.rows))
 
-    def kernels(self, layer, x):
+    def functions(self, x):
         import torch
         from humming import ops
-        m, found = len(x), []
-        y = torch.empty(m, layer.n, device="cuda", dtype=torch.bfloat16)
+        y, found = self.layer.result(len(x)), []
         locks = torch.zeros(2048, dtype=torch.int32, device="cuda")
-        right = None
+        right = x.float() @ self.test.weight_ref.float().t()
         for _, _, kernels in self.groups:
-            for config, _, _ in kernels[m]:
+            for config, _, _ in kernels[len(x)]:
                 def run(i, config=config):
-                    ops.launch_kernel(configs=config, inputs=x, outputs=y, locks=locks,
-                                      top_k=1, **self.copies[i % layer.count])
+                    ops.launch_kernel(configs=config, inputs=x, outputs=y, locks=locks, top_k=1,
+                                      **self.copies[i % len(self.copies)])
                     return y
-                if right is None:
-                    right = x.float() @ self.test.weight_ref.float().t()
                 try:
                     run(0)
                     torch.cuda.synchronize()
                 except RuntimeError:
                     continue
-                if ((y.float() - right).abs().max() / right.abs().max()).item() <= PEER_ERROR:
+                if apart(y, right) <= PEER_ERROR:
                     found.append(run)
-        return found
+        return {"humming": found}
 
 
-def everyone(options, ctx):
+def apart(y, right):
+    """How far results are apart, of the largest."""
+    return ((y.float() - right.float()).abs().max() / right.float().abs().max()).item()
+
+
+def everyone():
     """Who is here."""
-    yield Quern(ctx)
-    yield Dense()
-    yield Tinygemm()
-    for make in (Bitsandbytes, lambda: Humming(options.sampled, options.rows)):
+    for peer in (Quern, Dense, Tinygemm, Bitsandbytes, Humming):
         try:
-            yield make()
-        except (ImportError, OSError, AttributeError, RuntimeError) as missing:
+            importlib.import_module(peer.module)
+            yield peer
+        except (ImportError, OSError, RuntimeError) as missing:
             print(f"sweep_cuda.py: left out: {missing}", file=sys.stderr)
 
 
@@ -279,53 +274,53 @@ def time_all(options):
     if not torch.cuda.is_available():
         print("sweep_cuda.py: torch finds no GPU", file=sys.stderr)
         return 77
-    rows, wrong = Rows(options.csv), 0
+    rows, wrong, who = Rows(options.csv), 0, list(everyone())
     torch.manual_seed(1)
-    with quern.Context(device="cuda") as ctx:
-        who = list(everyone(options, ctx))
+    with quern.Context(device="cuda") as options.ctx:
         for fmt in options.format:
             shapes = shapes_of(options.shapes)
-            ctx.prewarm([f"{WORDS[fmt]} n={n} k={k} a=bf16" for n, k in shapes], m_max=64)
+            options.ctx.prewarm([f"{WORDS[fmt]} n={n} k={k} a=bf16" for n, k in shapes], m_max=64)
             for n, k in shapes:
-                wrong += time_shape(rows, who, options.rows, fmt, n, k)
+                wrong += time_shape(rows, who, options, fmt, n, k)
                 torch.cuda.empty_cache()
     print(f"{len(rows.done)} rows, {wrong} wrong")
     return 1 if wrong else 0
 
 
-def time_shape(rows, who, all_m, fmt, n, k):
+def time_shape(rows, who, options, fmt, n, k):
     """Times whatever of this shape is not in the file; how many results were wrong."""
-    import torch
     layer, wrong = None, 0
-    for peer in who:
-        for m in all_m:
-            if all(rows.has(fmt, n, k, m, name) for name in peer.names):
-                continue
-            layer = layer or Layer(fmt, n, k)
-            x = layer.activations(m)
-            for name, functions in peer.functions(layer, x).items():
-                if rows.has(fmt, n, k, m, name) or not functions:
-                    continue
-                if name not in ("quern", "dense", "humming"):
-                    wrong += sum(differs(who[0], layer, x, f, name) for f in functions)
-                us = min(layer.layers.microseconds(f) for f in functions)
-                size = 2 * n * k if name == "dense" else layer.bytes
-                rows.add(fmt, n, k, m, name, f"{us:.2f}", f"{size / us / 1e6:.3f}")
-        for name in ("of", "packed", "weights", "copies", "test", "groups"):
-            peer.__dict__.pop(name, None)  # a layer's weights, before the next peer's
-        torch.cuda.empty_cache()
+    for make in who:
+        todo = [m for m in options.rows if any(not rows.has(fmt, n, k, m, name)
+                                               for name in make.names)]
+        if fmt not in make.formats or not todo:
+            continue
+        layer = layer or Layer(fmt, n, k)
+        peer = make(layer, options)
+        for m in todo:
+            wrong += time_rows(rows, layer, peer, options, m)
+        del peer  # its weights, before the next one's
+        layer.layers.torch.cuda.empty_cache()
     return wrong
 
 
-def differs(quern, layer, x, function, name):
-    ours = quern.functions(layer, x)["quern"][0](0).clone().float()
-    theirs = function(0).float()
-    error = ((ours - theirs).abs().max() / ours.abs().max()).item()
-    if error <= PEER_ERROR:
-        return 0
-    print(f"sweep_cuda.py: {layer.format} {layer.n}x{layer.k} M={len(x)}: {name} and quern are "
-          f"{error:.1e} apart", file=sys.stderr)
-    return 1
+def time_rows(rows, layer, peer, options, m):
+    """Times a peer for m rows; how many of its results were wrong."""
+    x, wrong = layer.activations(m), 0
+    for name, functions in peer.functions(x).items():
+        key = (layer.format, layer.n, layer.k, m, name)
+        if rows.has(*key) or not functions:
+            continue
+        for function in functions if peer.same_weights else ():
+            ours = Quern(layer, options).functions(x)["quern"][0](0)
+            error = apart(function(0), ours)
+            if not error <= PEER_ERROR:
+                print(f"sweep_cuda.py: {key}: {error:.1e} from quern's", file=sys.stderr)
+                wrong += 1
+        us = min(layer.layers.microseconds(f) for f in functions)
+        size = 2 * layer.n * layer.k if name == "dense" else layer.bytes
+        rows.add(*key, f"{us:.2f}", f"{size / us / 1e6:.3f}")
+    return wrong
 
 
 # ---- what it says -------------------------------------------------------------------------------
