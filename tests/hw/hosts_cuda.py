@@ -39,6 +39,7 @@ SENTENCES = ("A quern is a small mill that is turned by hand.",
              "The train to Lisbon leaves at half past nine.", "quern")
 # Of the largest result; rounding 16-bit weights, activations and results costs as much.
 ERROR = {"f32": 1e-5, "f16": 2e-3, "bf16": 1e-2}
+PRODUCTS = ("cgemm_4bit_bf16", "cgemm_4bit_fp16", "cgemm_4bit_fp32")  # bitsandbytes' fused ones
 failures = 0
 
 
@@ -320,6 +321,18 @@ def shapes():
     return sorted(found)
 
 
+def lead_to_quern(path):
+    """Has bitsandbytes' fused products computed by the libquern_bnb.so at `path`, by the lines of
+    docs/bitsandbytes.md as a user has them. Returns that library."""
+    guide = (TOP / "docs/bitsandbytes.md").read_text()
+    (code,) = [b.split("```")[0] for b in guide.split("```python\n")[1:]
+               if "libquern_bnb.so" in b.split("```")[0]]
+    words = {}
+    exec(code.replace('"libquern_bnb.so"', repr(str(path))), words)
+    words["ours"].quern_bnb_last_error.restype = ctypes.c_char_p
+    return words["ours"]
+
+
 def bitsandbytes_path():
     torch, _, _ = import_all()
     if not PEER.is_dir():
@@ -329,16 +342,9 @@ def bitsandbytes_path():
     from bitsandbytes.backends.cuda import ops
     from bitsandbytes.cextension import lib
     os.environ["QUERN_CACHE_DIR"] = str(HW / "cache")
-    own = {name: getattr(lib, name) for name in ("cgemm_4bit_bf16", "cgemm_4bit_fp16",
-                                                 "cgemm_4bit_fp32")}
+    own = {name: getattr(lib, name) for name in PRODUCTS}
     own_gate = ops._gemm_4bit_use_custom_fn
-    # the lines of docs/bitsandbytes.md, as a user has them
-    guide = (TOP / "docs/bitsandbytes.md").read_text()
-    (code,) = [b.split("```")[0] for b in guide.split("```python\n")[1:]
-               if "libquern_bnb.so" in b.split("```")[0]]
-    words = {}
-    exec(code.replace('"libquern_bnb.so"', repr(str(BUILD / "lib/libquern_bnb.so"))), words)
-    words["ours"].quern_bnb_last_error.restype = ctypes.c_char_p
+    library = lead_to_quern(BUILD / "lib/libquern_bnb.so")
     ours, gate, calls = {n: getattr(lib, n) for n in own}, ops._gemm_4bit_use_custom_fn, [0]
 
     def counted(function):
@@ -381,9 +387,9 @@ def bitsandbytes_path():
                 lead(ours, gate)
                 before = calls[0]
                 y = layer(x)
-                if calls[0] != before + 1 or words["ours"].quern_bnb_last_status():
+                if calls[0] != before + 1 or library.quern_bnb_last_status():
                     tell(False, f"n={n} k={k} {a} m={m}: {calls[0] - before} calls of ours, "
-                         f"{words['ours'].quern_bnb_last_error().decode()}")
+                         f"{library.quern_bnb_last_error().decode()}")
                     break
                 right = (x.float() @ exact.t() if a != "f32" else
                          (x.double() @ exact.double().t())).double()
@@ -404,8 +410,9 @@ def bitsandbytes_path():
          f"{worst[0]:.1e}, of bitsandbytes {worst[1]:.1e}, apart {worst[2]:.1e}")
     lead(ours, gate)
     refused = torch.zeros(1, device="cuda")
-    words["ours"].cgemm_4bit_bf16(*[refused.data_ptr()] * 3, None, None, None, refused.data_ptr(),
-                                  None, 1, 64, 64, 48, 2, None)
+    address = refused.data_ptr()
+    library.cgemm_4bit_bf16(address, address, address, None, None, None, address, None, 1, 64, 64,
+                            48, 2, None)
     try:  # what torch asks after its next launch
         refused.add_(1)
         torch.cuda.synchronize()

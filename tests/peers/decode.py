@@ -26,7 +26,6 @@ which options name. Exit status 1: something is wrong; 77: no GPU, or something 
 there.
 """
 import argparse
-import ctypes
 import json
 import pathlib
 import statistics
@@ -34,10 +33,10 @@ import subprocess
 import sys
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
-GUIDE = TOP / "docs/bitsandbytes.md"
+sys.path[:0] = [str(TOP / "tests/hw")]
+import hosts_cuda  # noqa: E402
 MODES = ("bitsandbytes", "quern", "bf16", "reference")
 CONTEXT, GENERATED, REPEATS = 512, 128, 5
-PRODUCTS = ("cgemm_4bit_bf16", "cgemm_4bit_fp16", "cgemm_4bit_fp32")
 # quern's logits are at most so many times as far from the reference's as bitsandbytes' are: both
 # round 224 products to bf16, and which of two such sums of rounding errors is the larger is chance.
 FURTHER = 1.25
@@ -142,13 +141,8 @@ class Calls:
         from bitsandbytes.cextension import lib
         self.count, self.failed = 0, ""
         if mode == "quern":
-            (code,) = [b.split("```")[0] for b in GUIDE.read_text().split("```python\n")[1:]
-                       if "libquern_bnb.so" in b.split("```")[0]]
-            words = {}
-            exec(code.replace('"libquern_bnb.so"', repr(str(library))), words)
-            self.ours = words["ours"]
-            self.ours.quern_bnb_last_error.restype = ctypes.c_char_p
-        for name in PRODUCTS:
+            self.ours = hosts_cuda.lead_to_quern(library)
+        for name in hosts_cuda.PRODUCTS:
             setattr(lib, name, self.counted(getattr(lib, name), mode == "quern"))
 
     def counted(self, function, is_ours):
