@@ -333,28 +333,23 @@ quern_status bundle_sign_update(struct bundle *p, crypto_sign_state *state)
 #define PROOF   "# proof "
 #define VERSION "# quern base kernels, version "
 
-static int nibble(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* Reads the manifest's proofs; false unless there are as many as there must be. */
 static bool read_proofs(struct bundle *p, uint8_t *proofs)
 {
     const uint64_t wanted = p->info.entries + 1;
     uint64_t count = 0;
+    size_t got = 0;
 
     for (const char *at = p->info.manifest; at; at = strchr(at, '\n')) {
         at += *at == '\n';
         if (strncmp(at, PROOF, strlen(PROOF)) != 0)
             continue;
         at += strlen(PROOF);
-        for (size_t i = 0; i < BUNDLE_PROOF_BYTES; i++, at += 2) {
-            const int high = nibble(at[0]), low = high < 0 ? -1 : nibble(at[1]);
-            if (low < 0 || count == wanted)
-                return false;
-            proofs[count * BUNDLE_PROOF_BYTES + i] = (uint8_t)(high << 4 | low);
-        }
+        if (count == wanted ||
+            sodium_hex2bin(proofs + count * BUNDLE_PROOF_BYTES, BUNDLE_PROOF_BYTES, at,
+                           strcspn(at, "\n"), NULL, &got, NULL) ||
+            got != BUNDLE_PROOF_BYTES)
+            return false;
         count++;
     }
     return count == wanted;
@@ -369,12 +364,11 @@ quern_status bundle_prove(struct bundle *p, const uint8_t digest[BUNDLE_PROOF_BY
     crypto_generichash(head, sizeof head, p->head, p->layout.end, NULL, 0);
     if (memcmp(head, digest, sizeof head)) {
         const char *const version = says ? own + strlen(VERSION) : "an unknown version";
-        FAIL(
-            QUERN_E_OBJECT,
-            "the bundle, of %s%.*s, is not the one that this library, of quern %d.%d.%d, was built "
-            "with",
-            says ? "quern " : "", (int)strcspn(version, "\n"), version, QUERN_VERSION_MAJOR,
-            QUERN_VERSION_MINOR, QUERN_VERSION_PATCH);
+        FAIL(QUERN_E_OBJECT,
+             "the bundle, of %s%.*s, is not the one that this library, of quern %d.%d.%d, was "
+             "built with",
+             says ? "quern " : "", (int)strcspn(version, "\n"), version, QUERN_VERSION_MAJOR,
+             QUERN_VERSION_MINOR, QUERN_VERSION_PATCH);
     }
     uint8_t *const proofs = os.calloc(p->info.entries + 1, BUNDLE_PROOF_BYTES);
     FAIL_IF(!proofs, QUERN_E_MEMORY, "no memory for a bundle's proofs");
