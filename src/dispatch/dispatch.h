@@ -361,8 +361,9 @@ quern_status op_find_or_add(quern_ctx *ctx, const struct quern_problem *normal, 
 /* The op that is in the table under a problem as it is spelt (problem_view gave it), if it has
  * every kernel for 1…m_max; else null. Counts a hit. */
 quern_op *op_known(quern_ctx *ctx, const struct quern_problem *problem, int64_t m_max);
-/* The op that is in the table under a normalised problem, or null. */
-quern_op *op_found(quern_ctx *ctx, const struct quern_problem *normal);
+/* The op that is in the table under this very spelling of its problem, or null. The problem need
+ * not have been checked: an unsound one is in no table. */
+quern_op *op_found(quern_ctx *ctx, const struct quern_problem *problem);
 /* The same for a problem that must be sound: *op is null if there is no such op, and *normal is the
  * problem with its defaults filled in. */
 quern_status op_known_normal(quern_ctx *ctx, const struct quern_problem *problem, int64_t m_max,

@@ -23,9 +23,7 @@ quern_status op_new(quern_ctx *ctx, const struct quern_problem *normal, quern_op
     return QUERN_OK;
 }
 
-/* The op in the table under this very spelling, or null. The problem need not have been checked: an
- * unsound one is in no table. */
-static quern_op *find(quern_ctx *ctx, const struct quern_problem *problem)
+quern_op *op_found(quern_ctx *ctx, const struct quern_problem *problem)
 {
     const uint64_t hash = problem_hash(problem);
     const struct spelling *at =
@@ -34,11 +32,6 @@ static quern_op *find(quern_ctx *ctx, const struct quern_problem *problem)
     while (at && !problem_equal(&at->problem, problem))
         at = atomic_load_explicit(&at->next, memory_order_acquire);
     return at ? at->op : NULL;
-}
-
-quern_op *op_found(quern_ctx *ctx, const struct quern_problem *normal)
-{
-    return find(ctx, normal);
 }
 
 /* Adds a spelling to its bucket. The caller holds the lock. */
@@ -55,10 +48,10 @@ quern_status op_find_or_add(quern_ctx *ctx, const struct quern_problem *normal, 
 {
     quern_status status = QUERN_OK;
 
-    if ((*out = find(ctx, normal)))
+    if ((*out = op_found(ctx, normal)))
         return QUERN_OK;
     lock_take(&ctx->table_lock);
-    if (!(*out = find(ctx, normal)) && (status = op_new(ctx, normal, out)) == QUERN_OK) {
+    if (!(*out = op_found(ctx, normal)) && (status = op_new(ctx, normal, out)) == QUERN_OK) {
         (*out)->in_table = true;
         insert(ctx, &(*out)->spelling);
     }
@@ -73,7 +66,8 @@ static void add_spelling(quern_op *op, const struct quern_problem *problem)
     quern_ctx *const ctx = op->ctx;
 
     lock_take(&ctx->table_lock);
-    struct spelling *const spelling = find(ctx, problem) ? NULL : os.calloc(1, sizeof *spelling);
+    struct spelling *const spelling =
+        op_found(ctx, problem) ? NULL : os.calloc(1, sizeof *spelling);
     if (spelling) {
         spelling->problem = *problem;
         spelling->op = op;
@@ -95,7 +89,7 @@ static void count_hit(quern_ctx *ctx)
 
 quern_op *op_known(quern_ctx *ctx, const struct quern_problem *problem, int64_t m_max)
 {
-    quern_op *const op = find(ctx, problem);
+    quern_op *const op = op_found(ctx, problem);
 
     if (!op || !op_covers(op, m_max))
         return NULL;
