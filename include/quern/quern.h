@@ -351,8 +351,7 @@ QUERN_API void quern_close(quern_ctx *ctx);
     X(22, HIT_BASE, hit_base, "look-ups answered by the base kernels that came with the library")  \
     X(23, BASE_DAMAGED, base_damaged,                                                              \
       "base bundles, and entries of them, that could not be used: damaged, or not those that "     \
-      "this "                                                                                      \
-      "library was built with")
+      "this library was built with")
 
 #define QUERN_STAT_NUMBER(number, NAME, name, counts) QUERN_STAT_##NAME = number,
 enum quern_stat { QUERN_STATS(QUERN_STAT_NUMBER) };

@@ -23,8 +23,8 @@ static quern_status read_part(const struct bundle *p, uint64_t i, uint64_t offse
         crypto_generichash(digest, sizeof digest, b, size, NULL, 0);
         if (memcmp(digest, p->digests + i * BUNDLE_PROOF_BYTES, sizeof digest))
             status = error_set(QUERN_E_OBJECT, __FILE__, FAIL_AT("memcmp(digest, p->digests)"),
-                               "the %s is not the one that is vouched for: the bundle was written "
-                               "to",
+                               "the %s is not the one that is vouched for: the bundle "
+                               "was written to",
                                i == p->info.entries ? "dictionary" : "entry");
     }
     if (status == QUERN_OK)
