@@ -151,7 +151,7 @@ static void cancel_pending(quern_ctx *ctx, struct kernel_search *search)
 quern_status quern_can_compile(quern_ctx *ctx)
 {
     FAIL_IF(!ctx, QUERN_E_ARGUMENT, "ctx is null");
-    FAIL_IF(ctx->settings.jit == QUERN_JIT_OFF, QUERN_E_WOULD_COMPILE, COMPILING_IS_OFF);
+    FAIL_IF(!jit_compiles(ctx->settings.jit), QUERN_E_WOULD_COMPILE, COMPILING_IS_OFF);
     FAIL_IF(seal_state() == QUERN_SEAL_FAIL, QUERN_E_WOULD_COMPILE, SEALED);
     return compiler_toolchain(ctx->compiler) ? QUERN_OK : QUERN_E_TOOLCHAIN;
 }

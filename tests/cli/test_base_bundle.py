@@ -150,6 +150,7 @@ def test_explain_says_so(installed, tmp_path):
     text = installed("explain", "--target", TARGET, LAYER, env={"QUERN_JIT": "on"}).stdout
     assert text.startswith("compiles: neither a bundle nor the cache has it; base kernels can ")
     assert verdict(QUERN_JIT="on") == "compiles"
+    assert verdict(QUERN_JIT="error") == "base"
     # a cache that may only be read, and has nothing
     (tmp_path / "cache").mkdir(mode=0o700, exist_ok=True)
     assert verdict(QUERN_CACHE_MODE="ro") == "base"
