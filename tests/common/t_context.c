@@ -144,6 +144,15 @@ struct quern_problem t_problem(const char *text)
     return p;
 }
 
+quern_status t_wait_ready(quern_op *op)
+{
+    quern_status status;
+
+    for (int i = 0; (status = quern_op_ready(op)) == QUERN_E_NOT_READY && i < 1800000; i++)
+        usleep(1000);
+    return status;
+}
+
 quern_status t_tile_op(quern_ctx *ctx, const char *target, const char *text, quern_op **op,
                        int *tile)
 {
@@ -288,4 +297,11 @@ double t_layer_error(const struct t_layer *l)
             largest = fmax(largest, fabs(want));
         }
     return difference / largest;
+}
+
+void t_launch_right(quern_op *op, struct t_layer *l)
+{
+    if (quern_op_launch(op, &l->args, l->m, NULL) != QUERN_OK)
+        fail_msg("%s", quern_last_error()->message);
+    assert_true(t_layer_error(l) < 5e-3);
 }

@@ -40,6 +40,9 @@ void t_message_has(const char *part);
 /* Parses a problem text. */
 struct quern_problem t_problem(const char *text);
 
+/* What quern_op_ready says once an op's kernels are made or have failed, half an hour at most. */
+quern_status t_wait_ready(quern_op *op);
+
 /* The op of a problem's kernel for tiles (family mma_tile) alone; its slices have *tile rows. */
 quern_status t_tile_op(quern_ctx *ctx, const char *target, const char *text, quern_op **op,
                        int *tile);
@@ -72,6 +75,8 @@ void t_layer_make_offset(struct t_layer *l, quern_ctx *ctx, const struct quern_p
 void t_layer_free(struct t_layer *l);
 /* max |c - reference| / max |reference|, of the result as it is now on the device. */
 double t_layer_error(const struct t_layer *l);
+/* Launches an op with the layer's operands; fails the test unless the result is right. */
+void t_launch_right(quern_op *op, struct t_layer *l);
 /* Element j of row i of the result, once t_layer_error has been called. */
 double t_layer_result(const struct t_layer *l, int64_t i, int64_t j);
 

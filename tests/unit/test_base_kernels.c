@@ -22,7 +22,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
@@ -238,22 +237,6 @@ static void test_declined(void **state)
 #define LAYER "wq=nf4 n=96 k=1024 a=bf16 bias=1"
 #define ROWS  5
 
-static quern_status wait_ready(quern_op *op)
-{
-    quern_status status;
-
-    for (int i = 0; (status = quern_op_ready(op)) == QUERN_E_NOT_READY && i < 1800000; i++)
-        usleep(1000);
-    return status;
-}
-
-static void launch_right(quern_op *op, struct t_layer *l)
-{
-    if (quern_op_launch(op, &l->args, ROWS, NULL) != QUERN_OK)
-        fail_msg("%s", quern_last_error()->message);
-    assert_true(t_layer_error(l) < 5e-3);
-}
-
 /* What there is without a compiler serves, and why there is nothing better is told. */
 static void test_base_serves(void **state)
 {
@@ -277,12 +260,12 @@ static void test_base_serves(void **state)
                      QUERN_E_WOULD_COMPILE);
     assert_int_equal(quern_op_create_flags(ctx, &p, ROWS, QUERN_OP_BASE, &op), QUERN_OK);
     t_layer_make(&l, ctx, &p, ROWS, 0, 0, 1);
-    launch_right(op, &l);
-    assert_int_equal(wait_ready(op), QUERN_E_WOULD_COMPILE);
+    t_launch_right(op, &l);
+    assert_int_equal(t_wait_ready(op), QUERN_E_WOULD_COMPILE);
     assert_non_null(strstr(quern_last_error()->message, "QUERN_JIT"));
     assert_int_equal(quern_op_create_flags(ctx, &p, ROWS, QUERN_OP_BASE, &same), QUERN_OK);
     assert_ptr_equal(op, same);
-    launch_right(op, &l);
+    t_launch_right(op, &l);
     assert_int_equal(quern_op_generation(op), 0);
     t_layer_free(&l);
     quern_op_release(op);
@@ -353,7 +336,7 @@ static void test_explain_names_base_kernels(void **state)
     quern_close(ctx);
     ctx = t_open("gfx1201", directory, QUERN_JIT_OFF);
     assert_int_equal(quern_op_create_flags(ctx, &p, ROWS, QUERN_OP_BASE, &op), QUERN_OK);
-    assert_int_equal(wait_ready(op), QUERN_E_WOULD_COMPILE);
+    assert_int_equal(t_wait_ready(op), QUERN_E_WOULD_COMPILE);
     assert_true(quern_op_explain(op, 1, text, sizeof text) > 0);
     assert_non_null(strstr(text, "base kernels serve"));
     assert_non_null(strstr(text, "a base kernel: "));
@@ -377,7 +360,7 @@ static void *serve(void *user)
     t_layer_make(&l, h->ctx, &p, ROWS, 0, 0, 2);
     for (bool last = false; !last;) {
         last = atomic_load(h->enough); /* once more after the change */
-        launch_right(h->op, &l);
+        t_launch_right(h->op, &l);
     }
     t_layer_free(&l);
     return NULL;
@@ -398,7 +381,7 @@ static void test_made_kernels_take_over(void **state)
     assert_int_equal(quern_op_create_flags(ctx, &p, ROWS, QUERN_OP_BASE, &h.op), QUERN_OK);
     for (int i = 0; i < COUNT(threads); i++)
         assert_int_equal(pthread_create(&threads[i], NULL, serve, &h), 0);
-    assert_int_equal(wait_ready(h.op), QUERN_OK);
+    assert_int_equal(t_wait_ready(h.op), QUERN_OK);
     assert_int_equal(quern_op_generation(h.op), 1);
     atomic_store(&enough, true);
     for (int i = 0; i < COUNT(threads); i++)

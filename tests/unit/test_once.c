@@ -17,7 +17,6 @@
 #include <cmocka.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Kernels may be made on several threads. */
 static struct {
@@ -178,10 +177,7 @@ static void kernels_in_the_background(void **state)
     quern_ctx *const ctx = open_on("background", QUERN_DEVICE_NONE);
     forget();
     assert_int_equal(quern_op_create_flags(ctx, &problem, 2, QUERN_OP_NO_WAIT, &op), QUERN_OK);
-    quern_status status;
-    for (int i = 0; (status = quern_op_ready(op)) == QUERN_E_NOT_READY && i < 240000; i++)
-        usleep(1000);
-    assert_int_equal(status, QUERN_OK);
+    assert_int_equal(t_wait_ready(op), QUERN_OK);
     check_calls((int)quern_op_kernel_count(op));
     quern_op_release(op);
     quern_close(ctx);

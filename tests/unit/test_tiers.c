@@ -417,15 +417,6 @@ static void compiling_can_be_forbidden_for_one_call(void **state)
     quern_close(ctx);
 }
 
-static quern_status wait_ready(quern_op *op)
-{
-    quern_status status;
-
-    for (int i = 0; (status = quern_op_ready(op)) == QUERN_E_NOT_READY && i < 1800000; i++)
-        usleep(1000);
-    return status;
-}
-
 static void kernels_are_made_in_the_background(void **state)
 {
     quern_ctx *ctx = open_with("background", QUERN_JIT_ON, NULL, 0);
@@ -444,7 +435,7 @@ static void kernels_are_made_in_the_background(void **state)
     /* more is asked for while it is being made: one op, one thread, all of it is made */
     assert_int_equal(quern_op_create_flags(ctx, &other, 2, QUERN_OP_NO_WAIT, &same), QUERN_OK);
     assert_ptr_equal(op, same);
-    assert_int_equal(wait_ready(op), QUERN_OK);
+    assert_int_equal(t_wait_ready(op), QUERN_OK);
     assert_true(op_covers(op, 2));
     assert_int_equal(quern_op_launch(op, &args, 1, NULL), QUERN_E_DEVICE); /* none here */
     quern_op_release(same);
@@ -453,10 +444,10 @@ static void kernels_are_made_in_the_background(void **state)
     /* what is wrong is told when it is asked after, and may be tried again */
     ctx = open_with("background2", QUERN_JIT_OFF, NULL, 0);
     assert_int_equal(quern_op_create_flags(ctx, &other, 1, QUERN_OP_NO_WAIT, &op), QUERN_OK);
-    assert_int_equal(wait_ready(op), QUERN_E_WOULD_COMPILE);
+    assert_int_equal(t_wait_ready(op), QUERN_E_WOULD_COMPILE);
     assert_non_null(strstr(quern_last_error()->message, "QUERN_JIT"));
     assert_int_equal(quern_op_create_flags(ctx, &other, 1, QUERN_OP_NO_WAIT, &same), QUERN_OK);
-    assert_int_equal(wait_ready(op), QUERN_E_WOULD_COMPILE);
+    assert_int_equal(t_wait_ready(op), QUERN_E_WOULD_COMPILE);
     quern_op_release(same);
     quern_op_release(op);
     quern_close(ctx);
@@ -496,7 +487,7 @@ static void a_child_forked_meanwhile_is_well(void **state)
         assert_int_equal(waitpid(child, &status, 0), child);
         assert_int_equal(status, 0);
     }
-    assert_int_equal(wait_ready(op), QUERN_OK);
+    assert_int_equal(t_wait_ready(op), QUERN_OK);
     quern_op_release(op);
     quern_close(ctx);
 }
