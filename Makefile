@@ -170,11 +170,11 @@ $(1)/base_shipped.c: always
 	@mkdir -p $$(@D)
 	$$(Q)python3 tools/base.py table $(2) > $$@.tmp
 	$$(Q)cmp -s $$@.tmp $$@ && rm $$@.tmp || mv $$@.tmp $$@
+$(1)/base_shipped.o: $(1)/base_shipped.c
+	$$(call say,CC,$$@)
+	$$(Q)$$(COMPILE) -c $$< -o $$@
 endef
 $(eval $(call SHIPPED_RULE,$(B)/gen,build/base))
-$(B)/gen/base_shipped.o: $(B)/gen/base_shipped.c
-	$(call say,CC,$@)
-	$(Q)$(COMPILE) -c $< -o $@
 $(B)/gen/templates.o: $(B)/gen/templates.c
 	$(call say,CC,$@)
 	$(Q)$(COMPILE) -c $< -o $@
@@ -541,9 +541,6 @@ $(READY)/prefix: always
 $(READY)/place.o: src/base/place.c $(READY)/prefix
 	$(call say,CC,$@)
 	$(Q)$(COMPILE) -DQUERN_LIBEXEC='"$(PREFIX)/libexec/quern"' -c $< -o $@
-$(READY)/base_shipped.o: $(READY)/base_shipped.c
-	$(call say,CC,$@)
-	$(Q)$(COMPILE) -c $< -o $@
 $(eval $(call SHIPPED_RULE,$(READY),$(BASE)))
 $(eval $(call LIBRARY_RULE,$(READY),$$(READY_OBJ)))
 $(READY)/quern: $(TOOL_OBJ) $(READY)/libquern.a
@@ -554,10 +551,9 @@ $(READY)/quern: $(TOOL_OBJ) $(READY)/libquern.a
 ready: $(READY)/quern $(READY)/libquern.a $(READY)/libquern.so $(BNB) $(WORKER) $(BODIES)
 install: setup-build
 	@$(MAKE) --no-print-directory $(JOBS) ready
-	$(Q)for d in bin libexec/quern include/quern $(LIBDIR)/pkgconfig \
-	    $(LIBDIR)/cmake/quern share/man/man1 share/man/man3 share/man/man5 \
-	    share/bash-completion/completions share/zsh/site-functions \
-	    share/fish/vendor_completions.d; do \
+	$(Q)for d in bin libexec/quern include/quern $(LIBDIR)/pkgconfig $(LIBDIR)/cmake/quern \
+	    share/man/man1 share/man/man3 share/man/man5 share/bash-completion/completions \
+	    share/zsh/site-functions share/fish/vendor_completions.d; do \
 	    install -d "$(ROOT)/$$d" || exit; done
 	$(Q)install -s -m 755 $(READY)/quern "$(ROOT)/bin/quern"
 	$(Q)install -s -m 755 $(WORKER) $(BODIES) "$(ROOT)/libexec/quern"
