@@ -42,15 +42,24 @@ struct verdict {
     char meaning[512];
 };
 
+/* Opens a context with the options as they were given but for `jit`; it says nothing, as the
+ * explanation itself has warned of what is wrong with them. */
+static int open_quiet(const struct explanation *x, enum quern_jit jit, quern_ctx **ctx)
+{
+    struct common quiet = x->common;
+
+    quiet.library.log = NULL;
+    quiet.library.jit = jit;
+    quiet.library.allow_unverified = 1;
+    return open_making_context(&quiet, x->common.target, ctx);
+}
+
 /* Whether a context with the options as they were given may compile; if not, why. */
 static bool can_compile(const struct explanation *x, char why[256])
 {
-    struct common quiet = x->common;
     quern_ctx *ctx = NULL;
 
-    quiet.library.log = NULL;
-    quiet.library.allow_unverified = 1;
-    if (open_making_context(&quiet, x->common.target, &ctx))
+    if (open_quiet(x, x->common.library.jit, &ctx))
         return true;
     const quern_status e = quern_can_compile(ctx);
     snprintf(why, 256, "%s", e ? quern_last_error()->message : "");
@@ -59,7 +68,7 @@ static bool can_compile(const struct explanation *x, char why[256])
 }
 
 /* Whether a launch finds its kernels. A bundle or a cache that cannot be used counts as one that
- * has none; the explanation itself has warned of it. */
+ * has none. */
 static void availability(struct explanation *x, int64_t m, struct verdict *v)
 {
     static const char missing[] = "neither a bundle nor the cache has it";
@@ -69,12 +78,8 @@ static void availability(struct explanation *x, int64_t m, struct verdict *v)
     *v = (struct verdict){.word = "compiles"};
     snprintf(v->meaning, sizeof v->meaning, "compiles: %s", missing);
     if (!x->ctx) {
-        struct common quiet = x->common;
-        quiet.library.log = NULL;
-        quiet.library.jit = QUERN_JIT_OFF;
-        quiet.library.allow_unverified = 1;
         unsetenv("QUERN_RECORD"); /* what is explained is not asked for */
-        if (open_making_context(&quiet, x->common.target, &x->ctx))
+        if (open_quiet(x, QUERN_JIT_OFF, &x->ctx))
             return;
     }
     if (!quern_op_create_range(x->ctx, &x->problem, m, m, &op)) {
