@@ -458,26 +458,33 @@ constexpr u32 code_bits(u32 code)
                          : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
 }
 
+// The pairs of all bytes, those of one upper nibble after those of the one before. Clang interprets
+// what it computes of constants, and does so several times over: byte by byte that was a tenth of
+// a compile. So a row of sixteen bytes is one vector, and a template's function is not tried out
+// before it is called.
+typedef u32 pair_row __attribute__((ext_vector_type(16), aligned(4)));
 struct pair_values {
-    u32 first[256];
-    u32 second[WIDE ? 256 : 1]; // 16-bit types have both values in one dword
+    pair_row first[16];
+    pair_row second[WIDE ? 16 : 1]; // 16-bit types have both values in one dword
 };
-constexpr pair_values make_pair_values()
+template <u32 ROWS_OF_PAIRS> constexpr pair_values make_pair_values()
 {
+    const pair_row low = {code_bits(0),  code_bits(1),  code_bits(2),  code_bits(3),
+                          code_bits(4),  code_bits(5),  code_bits(6),  code_bits(7),
+                          code_bits(8),  code_bits(9),  code_bits(10), code_bits(11),
+                          code_bits(12), code_bits(13), code_bits(14), code_bits(15)};
     pair_values values = {};
-    for (u32 byte = 0; byte < 256; byte++) {
-        const u32 first = code_bits(HIGH_NIBBLE_FIRST ? byte >> 4 : byte & 15);
-        const u32 second = code_bits(HIGH_NIBBLE_FIRST ? byte & 15 : byte >> 4);
-        if (WIDE) {
-            values.first[byte] = first;
-            values.second[WIDE ? byte : 0] = second;
-        } else {
-            values.first[byte] = first | second << 16;
-        }
+    for (u32 i = 0; i < ROWS_OF_PAIRS; i++) {
+        const pair_row high = (pair_row)code_bits(i);
+        const pair_row first = HIGH_NIBBLE_FIRST ? high : low;
+        const pair_row second = HIGH_NIBBLE_FIRST ? low : high;
+        values.first[i] = WIDE ? first : first | second << 16;
+        if (WIDE)
+            values.second[WIDE ? i : 0] = second;
     }
     return values;
 }
-CONSTANT constexpr pair_values PAIR_VALUES = make_pair_values();
+CONSTANT constexpr pair_values PAIR_VALUES = make_pair_values<16>();
 
 // Entries that a lane builds, and their values. They are loaded before anything else is, since
 // loads return in the order of issue.
@@ -492,8 +499,9 @@ DEVICE lane_entries load_entries(u32 item)
     lane_entries values;
     UNROLL for (u32 e = 0; e < ENTRIES_PER_LANE; e++) {
         const u32 entry = (item + e * WAVES * WAVE) % 256;
-        values.first[e] = PAIR_VALUES.first[entry];
-        values.second[e] = WIDE ? PAIR_VALUES.second[WIDE ? entry : 0] : values.first[e];
+        values.first[e] = ((const u32 *)PAIR_VALUES.first)[entry];
+        values.second[e] =
+            WIDE ? ((const u32 *)PAIR_VALUES.second)[WIDE ? entry : 0] : values.first[e];
     }
     return values;
 }
