@@ -322,7 +322,7 @@ def table_ports(f):
 
 # README: what serves 1, 16 and 2048 rows.
 UNITS = {"simt_w4": "V", "simt_int4": "V", "simt_skinny": "V", "mma_w4": "M", "mma_int4": "M",
-         "mma_tile": "T", "lane_w4": "V", "ring_w4": "M"}  # fmt: skip
+         "mma_tile": "T", "lane_w4": "V", "ring_w4": "M", "slab_w4": "M"}  # fmt: skip
 # Generations that are one column.
 COLUMNS = {"RDNA 3.5": "RDNA 3", "Ampere": "NVIDIA Ampere, Ada", "Ada Lovelace":
            "NVIDIA Ampere, Ada", "Hopper": "NVIDIA Hopper",

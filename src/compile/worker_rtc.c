@@ -157,7 +157,10 @@ void job_compile(const struct worker_config *config, struct field_reader *reques
 
     snprintf(target, sizeof target, "%s%s", config->target, processor);
     list[0] = target;
-    const int first = *config->target != 0, count = split_lines(options, list + first, OPTIONS_MAX);
+    /* options may name the processor themselves, first */
+    const size_t prefix = strlen(config->target);
+    const int first = prefix && strncmp(options, config->target, prefix) != 0;
+    const int count = split_lines(options, list + first, OPTIONS_MAX);
     if (!fields_done(request))
         reply_unable(reply, "the request cannot be read");
     else if (count > OPTIONS_MAX)

@@ -11,8 +11,10 @@
  *  - Every word of shared memory has the thread that last wrote it and all that read it since, with
  *    vector clocks: an access that no barrier orders behind an earlier one is a race, however the
  *    threads happened to take turns. Reads of what nobody wrote are faults.
- *  - A bulk copy is a thread of its own. It lands late, in random order among those under way, and
- *    until then its destination has a pattern that is NaN as any type.
+ *  - A copy is a thread of its own. It lands late, in random order among those under way, and until
+ *    then its destination has a pattern that is NaN as any type.
+ *  - Products of four warps are asynchronous: they are computed, and read shared memory, when their
+ *    threads wait for them, which may not see sums before. They see only stores that were published.
  *  - mbarriers count arrivals and bytes of each phase. A wait joins the clocks of those who arrived
  *    in the phase that it waited for. Initialisation has to be ordered in front of every use, and
  *    fenced in front of copies.
@@ -25,6 +27,7 @@
 #ifndef QUERN_CPU_MACHINE_H
 #define QUERN_CPU_MACHINE_H
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdarg>
@@ -60,6 +63,8 @@ static const size_t APART = (size_t)4 << 20;
 /* Named barriers, and behind them those that a warp's collectives meet at. */
 enum { NAMED = 16, MEETINGS = 3 };
 enum meeting { MEET_SYNC, MEET_MMA, MEET_SHUFFLE };
+/* Warps whose products are one, and most rows of A of such a product. */
+enum { WARPGROUP = 4, PRODUCT_ROWS = 64 };
 
 typedef uint32_t tick;
 typedef std::vector<tick> vector_clock; /* of threads, then of the copies of each mbarrier */
@@ -73,12 +78,23 @@ static void join(vector_clock &to, const vector_clock &from)
 
 /* ---- Fibers ---------------------------------------------------------------------------------- */
 
+/* A product of four warps that is under way, of one thread: 16 numbers of its two rows of the left
+ * matrix, where the right one is, how many sums it goes to, and how many commits come after it. */
+struct late_product {
+    float left[2][16];
+    uint32_t at, commits;
+};
+
 struct fiber {
     void *stack_pointer;
     uint8_t *stack;
     uint32_t thread;
     bool done, knows_start; /* of shared memory: check_shared_start was called */
     vector_clock clock;
+    std::vector<uint32_t> unpublished; /* words that it stored since its last publish_stores */
+    std::vector<late_product> products;
+    float *sums;              /* of those products; NaN until they are waited for, */
+    std::vector<float> known; /* and what they were before */
 };
 
 static fiber *running;
@@ -187,6 +203,7 @@ struct reader {
 struct word {
     uint32_t writer = NOBODY; /* a thread, or behind those the copies of an mbarrier */
     tick written;
+    bool published = false; /* to the matrix units that read shared memory */
     std::vector<reader> readers;
 };
 static std::vector<uint8_t> shared;
@@ -253,6 +270,7 @@ static void write_words(uint32_t at, uint32_t bytes, uint32_t writer, tick when)
         w.readers.clear();
         w.writer = writer;
         w.written = when;
+        w.published = false;
     }
 }
 
@@ -310,6 +328,7 @@ struct mbarrier {
     vector_clock behind; /* and in the one that ended last */
 };
 struct copy {
+    uint32_t thread; /* that arrives behind it, or NOBODY: the barrier counts its bytes */
     uint32_t to, bytes, barrier;
     const uint8_t *from;
     uint64_t phase;
@@ -318,6 +337,12 @@ struct copy {
 static std::vector<mbarrier> mbarriers;
 static std::vector<copy> copies;
 static tick copy_ticks;
+/* Arrivals that wait for copies of a thread, with what it had done before. */
+struct late_arrival {
+    uint32_t thread, barrier;
+    vector_clock clock;
+};
+static std::vector<late_arrival> late_arrivals;
 
 static uint32_t find_mbarrier(uint32_t at)
 {
@@ -347,17 +372,37 @@ static void end_phase(uint32_t which)
     progress++;
 }
 
-static void arrive(uint32_t which)
+static void arrive(uint32_t which, const vector_clock &clock)
 {
     mbarrier &b = mbarriers[which];
 
     if (!b.pending)
         fault("mbarrier at %u has more arrivals than the %u it was made for", b.at, b.count);
-    join(b.clock, running->clock);
-    running->clock[running->thread]++;
+    join(b.clock, clock);
     b.pending--;
     progress++;
     end_phase(which);
+}
+
+static void arrive_here(uint32_t which)
+{
+    arrive(which, running->clock);
+    running->clock[running->thread]++;
+}
+
+/* Lets those arrive whose copies have all landed. */
+static void arrive_late(uint32_t thread, uint32_t barrier)
+{
+    for (const copy &c : copies)
+        if (c.thread == thread && c.barrier == barrier)
+            return;
+    for (size_t i = 0; i < late_arrivals.size(); i++)
+        if (late_arrivals[i].thread == thread && late_arrivals[i].barrier == barrier) {
+            const late_arrival a = late_arrivals[i];
+            late_arrivals.erase(late_arrivals.begin() + (std::ptrdiff_t)i);
+            arrive(barrier, a.clock);
+            return;
+        }
 }
 
 /* One copy of those under way arrives. */
@@ -372,9 +417,27 @@ static void land()
     tick &landed = b.clock[threads + c.barrier];
     if (c.at > landed)
         landed = c.at;
-    b.bytes -= c.bytes;
     progress++;
+    if (c.thread != NOBODY) {
+        arrive_late(c.thread, c.barrier);
+        return;
+    }
+    b.bytes -= c.bytes;
     end_phase(c.barrier);
+}
+
+static void start_copy(uint32_t thread, uint32_t to, const void *from, uint32_t bytes,
+                       uint32_t barrier, const char *what)
+{
+    const uint32_t which = find_mbarrier(barrier);
+
+    check_shared(to, bytes, 16, what);
+    check_read(from, bytes, 16, what);
+    write_words(to, bytes, threads + which, ++copy_ticks);
+    memset(&shared[to], 0xff, bytes);
+    copies.push_back(
+        {thread, to, bytes, which, (const uint8_t *)from, mbarriers[which].phase, copy_ticks});
+    progress++;
 }
 
 /* ---- A launch -------------------------------------------------------------------------------- */
@@ -395,6 +458,9 @@ static void start_fiber(fiber &f, uint32_t thread)
 {
     f.thread = thread;
     f.done = f.knows_start = false;
+    f.unpublished.clear();
+    f.products.clear();
+    f.sums = nullptr;
     f.clock.assign(threads + BARRIERS_MAX, 0);
     f.clock[thread] = 1;
     if (!f.stack)
@@ -427,7 +493,8 @@ static void run_block(uint32_t shared_bytes)
 
     shared.assign(shared_bytes, 0xff);
     words.assign(shared_bytes / 4, word());
-    rendezvous_of.assign(NAMED + warps * MEETINGS, rendezvous());
+    rendezvous_of.assign(NAMED + warps * MEETINGS + warps / WARPGROUP, rendezvous());
+    late_arrivals.clear();
     mbarriers.clear();
     copies.clear();
     fibers.resize(threads);
@@ -503,6 +570,16 @@ static uint16_t bf16_of_f32(float value)
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+/* The threads of four warps meet, whose first warp's number is a multiple of four. */
+static void meet_warpgroup()
+{
+    const uint32_t group = running->thread / WARP / WARPGROUP;
+
+    if (group >= threads / WARP / WARPGROUP)
+        fault("a product of four warps in a warp that has no three others");
+    meet(NAMED + (threads + WARP - 1) / WARP * MEETINGS + group, WARP * WARPGROUP, false);
+}
+
 /* What the lanes of each warp bring to a product or a shuffle. */
 struct brought {
     float numbers[WARP][12]; /* 8 of the left matrix, 4 of the right */
@@ -550,6 +627,77 @@ static float widen_bf16(uint32_t half)
     return f32_of_bits(half << 16);
 }
 
+/* A number of A for a product of four warps: row `row` and column `column` of a matrix that starts
+ * at `at`, in rows of 128 bytes whose 16-byte pieces are swizzled by the row's number. */
+static float product_operand(uint32_t at, uint32_t row, uint32_t column)
+{
+    const uint32_t plain = at + row * 128 + column * 2, place = plain ^ (plain >> 7 & 7) << 4;
+    uint16_t half;
+
+    check_shared(place & ~3u, 4, 4, "product");
+    read_words(place & ~3u, 4);
+    if (!words[place / 4].published)
+        fault("product of what thread %u stored at %u of shared memory and did not publish",
+              words[place / 4].writer, place & ~3u);
+    memcpy(&half, &shared[place], sizeof half);
+    return widen_bf16(half);
+}
+
+/* Starts a product. The caller's fragment is that of mma.m16n8k16's left matrix. */
+static void start_product(float *sums, uint32_t count, const uint32_t (&bits)[4], uint32_t at)
+{
+    const uint32_t lane = running->thread % WARP, g = lane / 4;
+    late_product p = {};
+
+    if (at % 32 || at % 1024 >= 128)
+        fault("product of a matrix at %u of shared memory: eight rows start at multiples of 1024",
+              at);
+    if (running->sums && running->sums != sums)
+        fault("products into other sums before those under way are waited for");
+    for (uint32_t i = 0; i < 4; i++) {
+        brought_here().numbers[lane][2 * i] = widen_bf16(bits[i] & 0xffff);
+        brought_here().numbers[lane][2 * i + 1] = widen_bf16(bits[i] >> 16);
+    }
+    meet_warpgroup();
+    for (uint32_t from = 0; from < 4; from++)
+        for (uint32_t i = 0; i < 8; i++)
+            p.left[i / 2 % 2][from * 2 + i % 2 + i / 4 * 8] =
+                brought_here().numbers[g * 4 + from][i];
+    meet_warpgroup();
+    p.at = at;
+    if (!running->sums) {
+        running->sums = sums;
+        running->known.assign(sums, sums + count);
+        for (uint32_t i = 0; i < count; i++)
+            sums[i] = NAN;
+    }
+    running->products.push_back(p);
+}
+
+/* Computes the products that more than `left` commits came after. */
+static void finish_products(uint32_t left)
+{
+    const uint32_t q = running->thread % 4;
+
+    meet_warpgroup();
+    while (!running->products.empty() && running->products[0].commits > left) {
+        const late_product p = running->products[0];
+        running->products.erase(running->products.begin());
+        for (size_t j = 0; j < running->known.size(); j++) {
+            double total = (double)running->known[j];
+            for (uint32_t k = 0; k < 16; k++)
+                total += (double)p.left[j / 2 % 2][k] *
+                         (double)product_operand(p.at, (uint32_t)(j / 4 * 8 + q * 2 + j % 2), k);
+            running->known[j] = (float)total;
+        }
+    }
+    if (running->products.empty() && running->sums) {
+        std::copy(running->known.begin(), running->known.end(), running->sums);
+        running->sums = nullptr;
+    }
+    progress++;
+}
+
 } // namespace machine
 
 /* ---- The primitives -------------------------------------------------------------------------- */
@@ -586,6 +734,8 @@ template <class T> static void sts(unsigned at, T value)
     machine::check_shared(at, sizeof value, sizeof value, "write");
     machine::write_words(at, sizeof value, machine::running->thread,
                          machine::running->clock[machine::running->thread]);
+    for (unsigned i = at / 4; i < (at + sizeof value) / 4; i++)
+        machine::running->unpublished.push_back(i);
     memcpy(&machine::shared[at], &value, sizeof value);
 }
 template <class T> static void stg(T *to, T value)
@@ -627,14 +777,14 @@ static inline void barrier_init_fence()
 }
 static inline void barrier_arrive(unsigned at)
 {
-    machine::arrive(machine::find_mbarrier(at));
+    machine::arrive_here(machine::find_mbarrier(at));
 }
 static inline void barrier_expect(unsigned at, unsigned bytes)
 {
     const uint32_t which = machine::find_mbarrier(at);
 
     machine::mbarriers[which].bytes += bytes;
-    machine::arrive(which);
+    machine::arrive_here(which);
 }
 /* Waits until the phase of this parity has ended: the one under way, or the one before it. */
 static inline void barrier_wait(unsigned at, unsigned parity)
@@ -656,12 +806,20 @@ static inline void bulk_copy(unsigned to, const void *from, unsigned bytes, unsi
         fault("a bulk copy of %u bytes, which is no multiple of 16", bytes);
     if (!mbarriers[which].fenced)
         fault("a bulk copy for the mbarrier at %u, whose initialisation no fence follows", barrier);
-    check_shared(to, bytes, 16, "bulk copy");
-    check_read(from, bytes, 16, "bulk copy");
-    write_words(to, bytes, threads + which, ++copy_ticks);
-    memset(&shared[to], 0xff, bytes);
-    copies.push_back({to, bytes, which, (const uint8_t *)from, mbarriers[which].phase, copy_ticks});
-    progress++;
+    start_copy(NOBODY, to, from, bytes, barrier, "bulk copy");
+}
+static inline void copy_16(unsigned to, const void *from, unsigned barrier)
+{
+    machine::start_copy(machine::running->thread, to, from, 16, barrier, "copy");
+}
+static inline void arrive_behind_copies(unsigned at)
+{
+    using namespace machine;
+    const uint32_t which = find_mbarrier(at);
+
+    late_arrivals.push_back({running->thread, which, running->clock});
+    running->clock[running->thread]++;
+    arrive_late(running->thread, which);
 }
 
 static inline void sync_group()
@@ -701,6 +859,51 @@ static inline void mma_f16(float (&c)[4], unsigned a0, unsigned a1, unsigned a2,
                            unsigned b0, unsigned b1)
 {
     machine::multiply_matrices<machine::f32_of_f16>(c, {a0, a1, a2, a3, b0, b1});
+}
+
+static inline void publish_stores()
+{
+    for (const uint32_t word : machine::running->unpublished)
+        if (machine::words[word].writer == machine::running->thread)
+            machine::words[word].published = true;
+    machine::running->unpublished.clear();
+}
+static inline void products_begin() {}
+static inline void products_commit()
+{
+    for (machine::late_product &p : machine::running->products)
+        p.commits++;
+}
+template <unsigned LEFT> static void products_wait()
+{
+    machine::finish_products(LEFT);
+}
+template <size_t COUNT>
+static void warpgroup_mma(float (&sums)[COUNT], unsigned a0, unsigned a1, unsigned a2, unsigned a3,
+                          unsigned at)
+{
+    static_assert(COUNT <= machine::PRODUCT_ROWS / 2 && COUNT % 4 == 0, "rows of A");
+    machine::start_product(sums, COUNT, {a0, a1, a2, a3}, at);
+}
+static inline unsigned both_bf16(float value)
+{
+    return machine::bf16_of_f32(value) * 0x10001u;
+}
+/* In f32 the product and the difference of two bf16 numbers are exact or rounded so far below that
+ * rounding again gives the nearest bf16. */
+static inline unsigned product_bf16x2(unsigned a, unsigned b)
+{
+    return machine::bf16_of_f32(machine::widen_bf16(a & 0xffff) * machine::widen_bf16(b & 0xffff)) |
+           (unsigned)machine::bf16_of_f32(machine::widen_bf16(a >> 16) *
+                                          machine::widen_bf16(b >> 16))
+               << 16;
+}
+static inline unsigned difference_bf16x2(unsigned a, unsigned b)
+{
+    return machine::bf16_of_f32(machine::widen_bf16(a & 0xffff) - machine::widen_bf16(b & 0xffff)) |
+           (unsigned)machine::bf16_of_f32(machine::widen_bf16(a >> 16) -
+                                          machine::widen_bf16(b >> 16))
+               << 16;
 }
 
 /* prmt's default mode: bit 3 of a nibble of the selector spreads the byte's sign. */

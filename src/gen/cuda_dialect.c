@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Source for NVRTC: which templates, what they ask of a processor, and the compiler's options. */
 #include "gen/dialects.h"
+#include "plan/family.h"
 
 /* A test reads the templates and compares. */
 #define ASKED 0
 
 static void add_options(const struct plan *plan, struct str *options)
 {
-    (void)plan;
+    if (plan->family->processor)
+        str_addf(options, "-arch=%s\n", plan->family->processor);
     /* Freestanding: --minimal leaves out the built-in headers, and -default-device makes constexpr
      * functions and tables without an attribute the GPU's. NVRTC's own cache would open the driver,
      * which no compile may need. Warning 1097 says that an attribute is ignored: a vector type of

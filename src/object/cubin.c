@@ -19,10 +19,6 @@
 enum { OSABI_CUDA_12 = 51, ABI_CUDA_12 = 7, OSABI_CUDA = 65, ABI_CUDA = 8 };
 enum { ET_EXEC = 2 };
 
-/* An "a" form, code for one processor alone ("sm_90a"): where the file says so. */
-#define FLAG_A_CUDA_12 0x800u
-#define COMPAT_A       9 /* an attribute of the section .nv.compat */
-
 /* How a record of .nv.info has its value: in itself, or so many bytes behind it. */
 enum { FORMAT_BYTES = 4 };
 enum attribute {
@@ -107,29 +103,9 @@ static bool find_named(const struct elf *elf, const char *prefix, const char *na
     return false;
 }
 
-/* Whether the file is code for one processor alone. */
-static quern_status is_a_form(const struct elf *elf, bool *is)
-{
-    struct elf_section section;
-    struct record record;
-    bool found;
-
-    *is = elf->os_abi == OSABI_CUDA_12 && elf->flags & FLAG_A_CUDA_12;
-    if (elf->os_abi == OSABI_CUDA_12 || !find_named(elf, ".nv.compat", "", &section))
-        return QUERN_OK;
-    struct records records = records_of(elf, &section);
-    for (;;) {
-        TRY(next_record(&records, &record, &found));
-        if (!found)
-            return QUERN_OK;
-        *is = *is || (record.attribute == COMPAT_A && record.value[0] == 1);
-    }
-}
-
 static quern_status read_header(const struct elf *elf, struct object *o)
 {
     const bool cuda_12 = elf->os_abi == OSABI_CUDA_12 && elf->abi_version == ABI_CUDA_12;
-    bool a_form;
 
     FAIL_IF(!cuda_12 && (elf->os_abi != OSABI_CUDA || elf->abi_version != ABI_CUDA), QUERN_E_OBJECT,
             "ELF OS/ABI %u, version %u: a cubin has %d, %d (CUDA 12) or %d, %d (CUDA 13)",
@@ -138,13 +114,11 @@ static quern_status read_header(const struct elf *elf, struct object *o)
             "ELF type %u: a cubin that can be loaded has %d; one of device code to be linked "
             "(-rdc) cannot",
             elf->type, ET_EXEC);
+    /* An "a" form ("sm_90a") is code for this processor alone, as every other is to quern. */
     const unsigned machine = (cuda_12 ? elf->flags : elf->flags >> 8) & 0xff;
     o->target = target_of_machine(VENDOR_NVIDIA, machine);
     FAIL_IF(!o->target, QUERN_E_OBJECT, "code for sm_%u, which is none of the known targets",
             machine);
-    TRY(is_a_form(elf, &a_form));
-    FAIL_IF(a_form, QUERN_E_OBJECT, "code for %sa: only plain %s is read", o->target->name,
-            o->target->name);
     return QUERN_OK;
 }
 

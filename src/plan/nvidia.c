@@ -11,6 +11,11 @@ bool nvidia_has_table(const struct quern_problem *q)
     return q->wq != QUERN_W_INT4;
 }
 
+const char *nvidia_template_of_pairs(const struct plan *p)
+{
+    return nvidia_has_table(&p->problem) ? "cuda/prelude/pairs" : "cuda/prelude/int4";
+}
+
 quern_status nvidia_accepts(const struct quern_problem *q, const struct target *t)
 {
     const enum quern_layout layout = weight_is_table(q->wq) ? QUERN_LAYOUT_BNB : QUERN_LAYOUT_K8;

@@ -7,6 +7,8 @@
 
 /* Whether 4-bit weights are decoded by a table of all pairs of codes, as int4 is not. */
 bool nvidia_has_table(const struct quern_problem *q);
+/* The template that makes pairs of numbers of codes: by that table, or by masks. */
+const char *nvidia_template_of_pairs(const struct plan *p);
 /* Bytes of a block's scale, or of its code where scales are nested. */
 unsigned nvidia_scale_bytes(const struct quern_problem *q);
 /* Bytes of a layer: its packed weights, scales and zero points. */

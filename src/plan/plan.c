@@ -265,6 +265,49 @@ static quern_status add_listed(struct plan_set *set, const struct plan *base)
     return QUERN_OK;
 }
 
+/* The first number of rows of A, up to those of a kernel's tile, from which on that kernel takes no
+ * longer than a set's do; 0: there is none. */
+static int listed_tile_from(const struct plan *tile, const struct plan_set *set)
+{
+    int from = 0;
+
+    for (int rows = tile->m_tile; rows; from = rows--) {
+        struct plan_slice slices[2];
+        const size_t count = plan_slices(set, rows, slices);
+        if (plan_launch_cycles(tile, rows) > plan_slices_cycles(slices, count))
+            break;
+    }
+    return from;
+}
+
+/* Adds those kernels of a family of tiles that says which it has that take less time than the set's
+ * for some rows. */
+static quern_status add_listed_tiles(struct plan_set *set, struct plan base,
+                                     const struct family *tiles)
+{
+    base.family = tiles;
+    for (const int *rows = tiles->m_tiles; *rows; rows++) {
+        struct plan_set one = {0};
+        struct plan *const p = &one.plans[0];
+
+        if (add_kernel(&one, &base, *rows, true) != QUERN_OK)
+            continue; /* no shape of it fits */
+        p->m_lo = listed_tile_from(p, set);
+        if (!p->m_lo)
+            continue;
+        while (set->count && set->plans[set->count - 1].m_lo >= p->m_lo)
+            set->count--;
+        if (set->count) {
+            struct plan *const below = &set->plans[set->count - 1];
+            if (below->m_hi >= p->m_lo)
+                below->m_hi = p->m_lo - 1;
+        }
+        set->plans[set->count++] = *p;
+    }
+    set->m_max = set->plans[set->count - 1].m_hi;
+    return QUERN_OK;
+}
+
 /* The family of such units that takes the problem, and has kernels of the kind that it asks for. */
 static const struct family *family_for(const struct quern_problem *problem,
                                        const struct target *target, enum plan_units units)
@@ -336,9 +379,12 @@ quern_status plan_make_up_to(const struct quern_problem *problem, const struct t
     }
     if (dequant)
         TRY(add_any_m(&made, &base));
-    else if (first->m_tiles)
+    else if (first->m_tiles) {
+        const struct family *const tiles = family_for(problem, target, PLAN_UNITS_TILES);
         TRY(add_listed(&made, &base));
-    else
+        if (tiles && base.force.predequant != SWITCH_OFF)
+            TRY(add_listed_tiles(&made, base, tiles));
+    } else
         TRY(add_products(&made, base, alike ? INT64_MAX : m_max));
     if (alike)
         exact_keep_one(&made);

@@ -309,16 +309,12 @@ static const struct plan_field shape[] = {
 static const struct plan_fields fields[] = {{layer_fields}, {nvidia_fields},      {tile_fields},
                                             {shape},        {nvidia_grid_fields}, {0}};
 
-static const char *template_of_pairs(const struct plan *p)
-{
-    return nvidia_has_table(&p->problem) ? "cuda/prelude/pairs" : "cuda/prelude/int4";
-}
-
 static const struct plan_template templates[] = {{"cuda/prelude/ptx"},
                                                  {"cuda/prelude/layer"},
                                                  {.choose = template_of_codes},
                                                  {"cuda/prelude/scales"},
-                                                 {.choose = template_of_pairs},
+                                                 {.choose = nvidia_template_of_pairs},
+                                                 {"cuda/prelude/activations"},
                                                  {"cuda/family/ring_w4"},
                                                  {0}};
 

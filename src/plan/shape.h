@@ -97,6 +97,13 @@ struct ring_w4_shape {
     int batch;       /* tiles of rows that are taken through a chunk of K before the next chunk */
 };
 
+/* Of slab_w4, whose warps multiply in groups of four. */
+struct slab_w4_shape {
+    int k_parts; /* groups that share a slab of 64 rows of W, each with a part of a chunk of K */
+    int units;   /* of 64 columns of a group in a chunk */
+    int stages;  /* of the ring */
+};
+
 struct lane_w4_shape {
     int rows; /* of W that a wave works on at a time */
 };
@@ -128,7 +135,7 @@ struct probe_shape {
 #define FAMILIES_AMD(X)                                                                            \
     X(dequant) X(simt_w4) X(simt_int4) X(simt_skinny) X(mma_w4) X(mma_int4) X(mma_tile)
 /* The families for NVIDIA's GPUs. */
-#define FAMILIES_NVIDIA(X) X(dequant_w4) X(lane_w4) X(ring_w4)
+#define FAMILIES_NVIDIA(X) X(dequant_w4) X(lane_w4) X(ring_w4) X(slab_w4)
 
 /* The shapes of all families, as members of struct plan, which has that of its family alone. */
 #define PLAN_SHAPES                                                                                \
@@ -139,6 +146,7 @@ struct probe_shape {
     struct mma_tile_shape tile;                                                                    \
     struct dequant_shape dequant;                                                                  \
     struct ring_w4_shape ring;                                                                     \
+    struct slab_w4_shape slab;                                                                     \
     struct lane_w4_shape lane_w4;                                                                  \
     struct probe_shape probe;
 

@@ -49,7 +49,7 @@
     X(MMA_FP8, mma_fp8, "mma.sync of e4m3 and e5m2")                                               \
     X(CP_ASYNC, cp_async, "cp.async, from global to shared memory past registers")                 \
     X(BULK, bulk, "cp.async.bulk, and mbarriers that count its bytes")                             \
-    X(PDL, pdl, "a launch may begin before the one in front of it has ended")
+    X(WARPGROUP_MMA, warpgroup_mma, "wgmma, in code for this very processor")
 
 enum target_capability_bit {
 #define TARGET_BIT(NAME, word, meaning) TARGET_BIT_##NAME,

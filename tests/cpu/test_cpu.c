@@ -34,8 +34,9 @@
 struct run {
     const char *problem;
     int m;
-    const char *shape; /* null: the model's */
-    unsigned units;    /* multiprocessors */
+    const char *shape;           /* null: the model's */
+    unsigned units;              /* multiprocessors */
+    const struct family *family; /* null: the model's; tiles: its smallest that takes m rows */
 };
 
 struct bench {
@@ -59,6 +60,13 @@ static void set_up(struct bench *b, const struct run *r)
         plan_make(&b->problem, target_named("sm_90"), &set) != QUERN_OK)
         fail_msg("%s: %s", r->problem, quern_last_error()->message);
     b->plan = *plan_for(&set, r->m);
+    if (r->family) {
+        const int *rows = r->family->m_tiles;
+        while (*rows < r->m && rows[1])
+            rows++;
+        b->plan.family = r->family;
+        b->plan.m_hi = b->plan.m_tile = *rows;
+    }
     if (r->shape && plan_reshape(&b->plan, r->shape) != QUERN_OK)
         fail_msg("%s: %s", r->problem, quern_last_error()->message);
     b->slice = (struct plan_slice){&b->plan, 0, r->m, (r->m + b->plan.m_tile - 1) / b->plan.m_tile};
@@ -116,6 +124,11 @@ static double tolerance_of(const struct quern_problem *p)
 
 /* ---- What is right is taken ------------------------------------------------------------------ */
 
+#define SLAB(waves, rows, k_parts, units, stages, on)                                              \
+    "waves=" #waves " products=12 rows=" #rows " k_parts=" #k_parts " units=" #units               \
+    " stages=" #stages,                                                                            \
+        on, &family_slab_w4
+
 static const struct run runs[] = {
     /* ring_w4: one chunk of K, then several, whole and ragged */
     {"wq=nf4 n=112 k=1024 a=bf16", 1, NULL, 1},
@@ -153,6 +166,15 @@ static const struct run runs[] = {
      1}, /* two tiles a batch */
     {"wq=nf4 n=200 k=1600 a=bf16 bias=1", 32,
      "waves=8 products=12 k_warps=2 row_warps=2 units=3 stages=4", 1},
+    /* slab_w4: one group and several for a slab, chunks whole and ragged, tiles and slices */
+    {"wq=nf4 n=130 k=512 a=bf16", 32, SLAB(7, 64, 1, 2, 3, 1)},
+    {"wq=nf4 n=275 k=1088 a=bf16 bias=1", 29, SLAB(19, 112, 2, 2, 2, 2)},
+    {"wq=fp4 n=160 k=512 a=bf16 c=f32 scale=nested", 64, SLAB(19, 80, 2, 1, 3, 1)},
+    {"wq=mxfp4 n=96 k=320 a=bf16 bias=1", 50, SLAB(11, 48, 2, 2, 2, 1)},
+    {"wq=nf4 n=96 k=512 group=512 a=bf16", 40, SLAB(11, 32, 2, 1, 2, 1)},
+    {"wq=int4 n=100 k=640 a=bf16 zero=u8 bias=1", 64, SLAB(19, 64, 4, 1, 2, 1)},
+    {"wq=int4 n=250 k=512 a=bf16 layout=exl scale=f32 zero=scaled", 70, SLAB(19, 128, 2, 1, 2, 1)},
+    {"wq=int4 n=70 k=448 group=32 a=bf16 c=f32", 33, SLAB(11, 32, 2, 1, 4, 1)},
     /* lane_w4 */
     {"wq=nf4 n=100 k=320 a=f32", 1, NULL, 1},
     {"wq=fp4 n=33 k=1056 group=32 a=f32 scale=nested bias=1", 4, NULL, 1},
@@ -215,6 +237,8 @@ static const struct run lane_int4 = {"wq=int4 n=40 k=256 a=f32 zero=u8", 3, NULL
 static const struct run lane = {"wq=nf4 n=97 k=320 a=f32", 3, NULL, 1};
 static const struct run spread = {"op=dequant wq=nf4 n=70 k=1152 c=bf16 scale=nested", 1, NULL, 1};
 
+static const struct run slab = {"wq=nf4 n=130 k=576 a=bf16", 29, SLAB(19, 112, 2, 1, 2, 1)};
+
 static const struct fault {
     const struct run *run;
     const char *right, *wrong; /* text in the source, and what is planted in its place */
@@ -271,6 +295,39 @@ static const struct fault {
      "RING = TABLE_BYTES;", ""},
     {&scaled, "fused(-extra[i / 2], of_a[s][t][i % 2], sums[t][i])",
      "fused(-extra[0], of_a[s][t][i % 2], sums[t][i])", NULL},
+    {&slab, "barrier_wait(FULL + at.stage * 8, at.parity);", "", "shared memory"},
+    {&slab,
+     "SCALE_NAMES);\n        // what is beyond K meets zeros of A: any weights will do, but no "
+     "memory beyond a row\n        const u32 from = smaller(at.chunk * PIECES + piece, K / 32 "
+     "- 1) * 16;\n        barrier_wait(EMPTY + at.stage * 8, at.parity ^ 1);",
+     "SCALE_NAMES);\n        const u32 from = smaller(at.chunk * PIECES + piece, K / 32 - 1) * 16;",
+     ""},
+    {&slab, "smaller(at.chunk * PIECES + piece, K / 32 - 1)", "(at.chunk * PIECES + piece)", ""},
+    {&slab, "N % ROWS ? smaller(n, N - 1) : n;", "n;", "operand b"},
+    {&slab, "        arrive_behind_copies(FULL + at.stage * 8);",
+     "        if (item() % 32)\n"
+     "            arrive_behind_copies(FULL + at.stage * 8);\n        else\n"
+     "            barrier_arrive(FULL + at.stage * 8);",
+     "before its copies do"},
+    {&slab, "        publish_stores();\n", "", "did not publish"},
+    {&slab, "        publish_stores();\n        sync_warp();\n", "        publish_stores();\n",
+     "shared memory"},
+    {&slab, "    products_wait<0>();\n", "", ""},
+    {&slab, "            products_wait<1>();\n    }\n    products_wait<0>();",
+     "            products_wait<1>();\n    }\n    products_wait<1>();", ""},
+    {&slab, "sync_warp();\n            if (lane == 0)\n                barrier_arrive(EMPTY",
+     "if (lane == 0)\n                barrier_arrive(EMPTY", "race"},
+    {&slab, "smaller(first + q * 4 + lane / 8, a.m - 1)", "first + q * 4 + lane / 8", "operand a"},
+    {&slab, "if (K % CHUNK == 0 || column + u * 64 < K)", "if (true)", ""},
+    {&slab, "((half + j) ^ (q % 2 * 4 + t)) * 16", "(half + j) * 16", NULL},
+    {&slab, "u * (M_TILE * 128) + q * 512", "u * (M_TILE * 128) + q * 256", ""},
+    {&slab, "if (row >= m || own >= N)", "if (own >= N)", "operand c"},
+    {&slab, "if (row >= m || own >= N)", "if (row >= m)", "operand c"},
+    {&slab, "    sync_some(1, WARPS * 32);\n    UNROLL for (u32 p = 1;",
+     "    UNROLL for (u32 p = 1;", "shared memory"},
+    {&slab, "smaller(column / BLOCK, BLOCKS - SCALES)", "column / BLOCK", "operand scales"},
+    {&slab, "barrier_init(FULL + i * 8, 32 + A_WARPS);", "barrier_init(FULL + i * 8, 32 + 1);", ""},
+    {&slab, "own = n + j / 2 % 2 * 8", "own = n + j % 2 * 8", ""},
     {&lane_int4, "of_a[t] += values[t][i];", "of_a[t] += values[t][0];", NULL},
     {&lane, "    sync_group();\n    NO_UNROLL", "    NO_UNROLL", "shared memory"},
     {&lane, "smaller(row + r, N - 1)", "row + r", "operand"},

@@ -75,6 +75,7 @@ static const struct {
     {"fp8_bf16_m2_gfx1100", "wq=fp8 n=1024 k=4096 a=bf16", "gfx1100", 2},
     {"nf4_bf16_m1_sm_90", "wq=nf4 n=4096 k=4096 a=bf16", "sm_90", 1},
     {"fp4_f16_nested_m16_sm_90", "wq=fp4 n=4096 k=14336 a=f16 scale=nested bias=1", "sm_90", 16},
+    {"nf4_bf16_m64_sm_90", "wq=nf4 n=14336 k=4096 a=bf16", "sm_90", 64},
     {"int4_bf16_u8_m1_sm_90", "wq=int4 n=4096 k=4096 a=bf16 zero=u8", "sm_90", 1},
     {"nf4_f32_m4_sm_80", "wq=nf4 n=384 k=1536 a=f32 bias=1", "sm_80", 4},
     {"dequant_mxfp4_bf16_sm_120", "op=dequant wq=mxfp4 n=1000 k=1024 c=bf16", "sm_120", 1},

@@ -545,6 +545,24 @@ DEVICE u32 pair_of_word(u32 word, u32 index, u32 copy)
 // Pairs are neighbours, as A's are.
 DEVICE void order_a(u32 *) {}
 
+// ---- cuda/prelude/activations ----
+// Loading A, for families on matrix units, behind the template that says how weights are paired.
+
+// Sixteen bytes of A by one load, or where its rows are not aligned, by four.
+template <bool ALIGNED> DEVICE void load_a_piece(const u16 *from, u32 *to)
+{
+    u32x4 v;
+
+    if constexpr (ALIGNED) {
+        v = ldg((const u32x4 *)from);
+    } else {
+        const u32 *const words = (const u32 *)from;
+        v = {ldg(words), ldg(words + 1), ldg(words + 2), ldg(words + 3)};
+    }
+    to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+    order_a(to);
+}
+
 // ---- cuda/family/ring_w4 ----
 // Products of few rows of A with 4-bit weights, by matrix units, for GPUs that copy in bulk from
 // memory to shared memory (sm_90 and later).
@@ -760,21 +778,6 @@ DEVICE void add_sums(LAYER_PARAMETER walk at, const c_element *bias, c_element *
 // Of a unit, each of four lanes has a quarter of the columns, which are neighbours: the packed
 // weights of a lane are then one load, and so are two or four pairs of pairs of A.
 typedef u32 a_values[UNITS][M_TILES][UNIT / 8];
-
-// Sixteen bytes of A by one load, or where its rows are not aligned, by four.
-template <bool ALIGNED> DEVICE void load_a_piece(const u16 *from, u32 *to)
-{
-    u32x4 v;
-
-    if constexpr (ALIGNED) {
-        v = ldg((const u32x4 *)from);
-    } else {
-        const u32 *const words = (const u32 *)from;
-        v = {ldg(words), ldg(words + 1), ldg(words + 2), ldg(words + 3)};
-    }
-    to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
-    order_a(to);
-}
 
 template <bool ALIGNED>
 DEVICE void load_a_as(LAYER_PARAMETER a_values &values, const u16 *a, i64 lda, u32 first, u32 m,

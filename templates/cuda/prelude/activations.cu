@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+// Loading A, for families on matrix units, behind the template that says how weights are paired.
+
+// Sixteen bytes of A by one load, or where its rows are not aligned, by four.
+template <bool ALIGNED> DEVICE void load_a_piece(const u16 *from, u32 *to)
+{
+    u32x4 v;
+
+    if constexpr (ALIGNED) {
+        v = ldg((const u32x4 *)from);
+    } else {
+        const u32 *const words = (const u32 *)from;
+        v = {ldg(words), ldg(words + 1), ldg(words + 2), ldg(words + 3)};
+    }
+    to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+    order_a(to);
+}
