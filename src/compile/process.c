@@ -413,7 +413,11 @@ quern_status process_start(const struct process_config *config, struct process *
                                  "serve",
                                  NULL};
     char *const direct[] = {(char *)config->worker_path, "serve", NULL};
-    char *const environment[] = {NULL};
+    /* a compile touches some thousand pages of memory that malloc has from the kernel: in few large
+     * ones it takes 3 % less. A C library before 2.35 ignores what it does not know. */
+    char *const environment[] = {"GLIBC_TUNABLES=glibc.malloc.hugetlb=1:"
+                                 "glibc.malloc.top_pad=67108864",
+                                 NULL};
     const struct spawn spawn = {.program = *t->loader ? config->loader_fd : config->worker_fd,
                                 .argument_file = *t->loader ? config->worker_fd : -1,
                                 .arguments = *t->loader ? with_loader : direct,
