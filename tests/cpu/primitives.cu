@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-// A kernel for each primitive of templates/cuda/prelude/ptx.cu, for primitives.py, which compares
-// what an NVIDIA GPU makes of it with what src/cpu/machine.hpp does. A block of 64 threads has 16
-// words of input and up to 16 of output for each.
+// A kernel for each primitive of templates/cuda/prelude/ptx.cu, and of prelude/warpgroup.cu where
+// HAS_WARPGROUP is defined, for primitives.py, which compares what an NVIDIA GPU makes of it with what
+// src/cpu/machine.hpp does. A block of 64 threads, or of four warps, has 16 words of input and up
+// to 16 of output for each.
 
-#define PROBE(name) KERNEL(name, 64)(const u32 *in, u32 *out)
+#define PROBE(name)           KERNEL(name, 64)(const u32 *in, u32 *out)
+#define WARPGROUP_PROBE(name) KERNEL(name, 128)(const u32 *in, u32 *out)
 #define IN(i)       ldg(in + item() * 16 + (i))
 #define OUT(i, v)   stg<u32>(out + item() * 16 + (i), v)
 
@@ -142,3 +144,63 @@ PROBE(matrix_f16)
     for (u32 i = 0; i < 4; i++)
         OUT(i, as_bits(c[i]));
 }
+
+#ifdef HAS_WARPGROUP
+// The second warp copies, the first reads.
+WARPGROUP_PROBE(warpgroup_copies)
+{
+    const u32 full = 2048, t = item();
+    check_shared_start();
+    if (t == 0) {
+        barrier_init(full, 32);
+        barrier_init_fence();
+    }
+    sync_group();
+    if (t >= 32 && t < 64) {
+        copy_16((t * 7 + 3) % 32 * 16, in + t * 16 + 4, full);
+        copy_16(512 + (t * 5 + 1) % 32 * 16, in + t * 16 + 8, full);
+        arrive_behind_copies(full);
+    } else if (t < 32) {
+        barrier_wait(full, 0);
+        const u32x4 one = lds<u32x4>(t * 16), two = lds<u32x4>(512 + t * 16);
+        OUT(0, one.x), OUT(1, one.y), OUT(2, one.z), OUT(3, one.w);
+        OUT(4, two.x), OUT(5, two.y), OUT(6, two.z), OUT(7, two.w);
+    }
+}
+
+WARPGROUP_PROBE(warpgroup_pairs)
+{
+    for (u32 i = 0; i < 5; i++) { // without NaN and infinities
+        const u32 a = IN(3 * i) & 0xbfffbfff, b = IN(3 * i + 1) & 0xbfffbfff;
+        OUT(3 * i, both_bf16(as_float(IN(3 * i + 2) & 0xbfffffff)));
+        OUT(3 * i + 1, product_bf16x2(a, b));
+        OUT(3 * i + 2, difference_bf16x2(a, b));
+    }
+}
+
+// Of small whole numbers, so that every order of adding gives the same. ROWS of A, of 64 columns.
+template <u32 ROWS> DEVICE void warpgroup_products(const u32 *in, u32 *out)
+{
+    const u32 t = item();
+    float sums[ROWS / 2];
+
+    check_shared_start();
+    for (u32 i = 0; i < ROWS / 4; i++) {
+        const u32 word = i * 128 + t, row = word / 32;
+        sts<u32>(word * 4 ^ row % 8 * 16, IN(8 + i % 8));
+    }
+    publish_stores();
+    sync_group();
+    for (u32 j = 0; j < ROWS / 2; j++)
+        sums[j] = (float)(t + j);
+    products_begin();
+    for (u32 j = 0; j < 4; j++)
+        warpgroup_mma(sums, IN(j), IN(j + 1), IN(j + 2), IN(j + 3), j * 32);
+    products_commit();
+    products_wait<0>();
+    for (u32 j = 0; j < 16; j++)
+        OUT(j, as_bits(sums[j * (ROWS / 32)]));
+}
+WARPGROUP_PROBE(warpgroup_whole_32) { warpgroup_products<32>(in, out); }
+WARPGROUP_PROBE(warpgroup_whole_64) { warpgroup_products<64>(in, out); }
+#endif

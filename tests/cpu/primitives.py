@@ -22,7 +22,8 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-THREADS, WORDS, SHARED = 64, 16, 4096
+THREADS, WORDS, SHARED = 64, 16, 8192
+WARPGROUP = "sm_90"  # which GPU has the primitives of four warps, in code for its "a" form
 UNWRITTEN = 0xABABABAB
 # Inputs that are floats of ordinary size, for each: how many bits a number has.
 MATRICES = {"matrix_bf16": "bf16", "matrix_f16": "f16"}
@@ -32,7 +33,11 @@ SPECIAL = [0, 0x80000000, 0x7F800000, 0xFF800000, 0x7FC00000, 1, 0x00800000, 0x3
 
 def names():
     with open(os.path.join(HERE, "primitives.cu"), encoding="utf-8") as f:
-        return re.findall(r"^PROBE\((\w+)\)", f.read(), re.M)
+        return re.findall(r"^(?:WARPGROUP_)?PROBE\((\w+)\)", f.read(), re.M)
+
+
+def threads_of(name):
+    return 128 if name.startswith("warpgroup_") else THREADS
 
 
 def bits(value):
@@ -59,8 +64,10 @@ def inputs(name):
     """The same on every machine."""
     r = random.Random(name)
     words = array.array("I")
-    for i in range(THREADS * WORDS):
-        if name in MATRICES and i % WORDS < 6:
+    for i in range(threads_of(name) * WORDS):
+        if "_whole_" in name:
+            words.append(half("bf16", r.randrange(-8, 9)) | half("bf16", r.randrange(-8, 9)) << 16)
+        elif name in MATRICES and i % WORDS < 6:
             kind = MATRICES[name]
             words.append(half(kind, r.gauss(0, 1)) | half(kind, r.gauss(0, 1)) << 16)
         elif name in MATRICES:
@@ -89,10 +96,11 @@ def load(path):
 def make(directory):
     os.makedirs(directory, exist_ok=True)
     source = "constexpr unsigned SHARED_START = 1024;\n"  # of sm_90 and later
-    for path in (os.path.join(ROOT, "templates/cuda/prelude/ptx.cu"),
-                 os.path.join(HERE, "primitives.cu")):
-        with open(path, encoding="utf-8") as f:
-            source += f.read()
+    for path in ("templates/cuda/prelude/ptx.cu", "templates/cuda/prelude/warpgroup.cu",
+                 "tests/cpu/primitives.cu"):
+        with open(os.path.join(ROOT, path), encoding="utf-8") as f:
+            text = f.read()
+        source += f"#ifdef HAS_WARPGROUP\n{text}#endif\n" if "warpgroup" in path else text
     with open(os.path.join(directory, "source.cu"), "w", encoding="utf-8") as f:
         f.write(source)
     whole = os.path.join(directory, "whole.cpp")
@@ -101,13 +109,13 @@ def make(directory):
     for name in names():
         base = os.path.join(directory, name)
         save(base + ".in", inputs(name))
-        save(base + ".out", array.array("I", [UNWRITTEN] * (THREADS * WORDS)))
+        save(base + ".out", array.array("I", [UNWRITTEN] * (threads_of(name) * WORDS)))
         with open(base + ".launch", "w", encoding="utf-8") as f:
-            f.write(f"grid 1 1\nthreads {THREADS}\nshared {SHARED}\nseed 1\n"
+            f.write(f"grid 1 1\nthreads {threads_of(name)}\nshared {SHARED}\nseed 1\n"
                     f"operand in {base}.in read\noperand out {base}.out write\n")
         subprocess.run([os.environ.get("CXX", "c++"), "-std=c++17", "-w", "-O1",
                         "-ffp-contract=off", "-I", os.path.join(ROOT, "src/cpu"),
-                        f"-DSYMBOL={name}", "-o", base, whole], check=True)
+                        f"-DSYMBOL={name}", "-DHAS_WARPGROUP", "-o", base, whole], check=True)
         said = subprocess.run([base, base + ".launch"], stdout=subprocess.PIPE, text=True,
                               check=False).stdout
         os.remove(base)
@@ -142,7 +150,8 @@ def check(result, what):
 
 def compile_source(nvrtc, source, arch):
     program, size = ctypes.c_void_p(), ctypes.c_size_t()
-    options = [f"-arch={arch}", "-std=c++17", "--minimal", "-default-device", "-diag-error=1097"]
+    which = [f"-arch={arch}a", "-DHAS_WARPGROUP"] if arch == WARPGROUP else [f"-arch={arch}"]
+    options = [*which, "-std=c++17", "--minimal", "-default-device", "-diag-error=1097"]
     check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, b"primitives.cu", 0, None, None),
           "NVRTC")
     texts = (ctypes.c_char_p * len(options))(*[o.encode() for o in options])
@@ -216,15 +225,16 @@ def open_device(cuda):
 
 def run_probe(cuda, module, name, words):
     function, a, b = ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_uint64()
-    size = THREADS * WORDS * 4
-    out = (ctypes.c_uint32 * (THREADS * WORDS))(*[UNWRITTEN] * (THREADS * WORDS))
+    threads = threads_of(name)
+    size = threads * WORDS * 4
+    out = (ctypes.c_uint32 * (threads * WORDS))(*[UNWRITTEN] * (threads * WORDS))
     check(cuda.cuModuleGetFunction(ctypes.byref(function), module, name.encode()), name)
     check(cuda.cuMemAlloc_v2(ctypes.byref(a), ctypes.c_size_t(size)), "memory")
     check(cuda.cuMemAlloc_v2(ctypes.byref(b), ctypes.c_size_t(size)), "memory")
     check(cuda.cuMemcpyHtoD_v2(a, words.tobytes(), ctypes.c_size_t(size)), "a copy")
     check(cuda.cuMemcpyHtoD_v2(b, out, ctypes.c_size_t(size)), "a copy")
     arguments = (ctypes.c_void_p * 2)(ctypes.addressof(a), ctypes.addressof(b))
-    check(cuda.cuLaunchKernel(function, 1, 1, 1, THREADS, 1, 1, SHARED, None, arguments, None),
+    check(cuda.cuLaunchKernel(function, 1, 1, 1, threads, 1, 1, SHARED, None, arguments, None),
           name)
     check(cuda.cuCtxSynchronize(), name)
     check(cuda.cuMemcpyDtoH_v2(out, b, ctypes.c_size_t(size)), "a copy")
@@ -248,6 +258,8 @@ def run(directory):
     right = True
     for path in sorted(glob.glob(os.path.join(directory, "*.in"))):
         name = os.path.basename(path)[:-3]
+        if threads_of(name) != THREADS and arch != WARPGROUP:
+            continue
         words = load(path)
         got, want = run_probe(cuda, module, name, words), load(path[:-3] + ".out")
         right = compare(name, words, got, want) and right
