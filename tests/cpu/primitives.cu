@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 // A kernel for each primitive of templates/cuda/prelude/ptx.cu, and of prelude/warpgroup.cu where
-// HAS_WARPGROUP is defined, for primitives.py, which compares what an NVIDIA GPU makes of it with what
-// src/cpu/machine.hpp does. A block of 64 threads, or of four warps, has 16 words of input and up
-// to 16 of output for each.
+// HAS_WARPGROUP is defined, for primitives.py, which compares what an NVIDIA GPU makes of it with
+// what src/cpu/machine.hpp does. A block of 64 threads, or of four warps, has 16 words of input and
+// up to 16 of output for each.
 
 #define PROBE(name)           KERNEL(name, 64)(const u32 *in, u32 *out)
 #define WARPGROUP_PROBE(name) KERNEL(name, 128)(const u32 *in, u32 *out)
