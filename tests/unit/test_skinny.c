@@ -238,6 +238,11 @@ static void test_forced(void **state)
         const char *target, *text, *shape;
         int m;
     } cases[] = {
+        /* walks, with A in several stages, of which the last may be shorter */
+        {"gfx1153", "wq=none n=256 k=1024 a=bf16",
+         "rows=4 lanes=1 chunk=8 ring=2 split_k=1 waves=8 products=1 ahead=0 pairing=0 stage=2 "
+         "resident=2",
+         8},
         {"gfx1151", "wq=none n=100 k=1032 a=f16",
          "rows=1 lanes=1 chunk=8 ring=1 split_k=1 waves=1 products=1 ahead=0 pairing=0 resident=1",
          1},
@@ -245,6 +250,10 @@ static void test_forced(void **state)
          "rows=2 lanes=1 chunk=8 ring=1 split_k=2 waves=4 products=1 ahead=0 pairing=0 stage=3 "
          "resident=2",
          1},
+        {"gfx1153", "wq=none n=256 k=3072 a=bf16",
+         "rows=4 lanes=1 chunk=8 ring=2 split_k=1 waves=8 products=1 ahead=0 pairing=0 stage=8 "
+         "resident=2",
+         5},
         {"gfx1151", "wq=none n=333 k=1034 a=bf16",
          "rows=2 lanes=1 chunk=8 ring=1 split_k=1 waves=2 products=1 ahead=0 pairing=0 stage=5 "
          "resident=1",

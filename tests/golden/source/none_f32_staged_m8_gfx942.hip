@@ -515,6 +515,7 @@ constexpr u32 UNITS = OF_BYTES             ? VECTOR / 8
 // lanes at a time; where they read different rows, the pitch puts those into different banks.
 constexpr u32 STAGE_K = !KNOWN ? STEP : RESIDENT ? K : STAGE_PASSES * DEPTH * SPLIT_K * STEP;
 constexpr u32 STAGE_BYTES = STAGE_K * A_SIZE;
+constexpr u32 LAST_BYTES = KNOWN && K % STAGE_K != 0 ? K % STAGE_K * A_SIZE : STAGE_BYTES;
 constexpr u32 STAGE_PITCH =
     (STAGE_BYTES + 15) / 16 * 16 + (ROW_LANES == 1 ? 0 : 32);
 
@@ -809,13 +810,16 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
         }
     };
     // Copies a stage of A to LDS. The barriers see to it that all waves are done with the stage
-    // before, and that all see this one.
+    // before, and that all see this one. A workgroup that walks comes to its first stage from the
+    // last one of the rows before; where waves add up their sums, a barrier of that is in between.
     auto stage = [&](u32 which) {
-        if (which)
+        if (which || (WALKS && !RESIDENT && SPLIT_K == 1))
             barrier();
-        stage_rows<M_TILE, STAGE_BYTES, STAGE_PITCH, WAVES * WAVE>(staged, item, [&](u32 row) {
-            return row_of_a(row) + which * STAGE_BYTES;
-        });
+        const auto from = [&](u32 row) { return row_of_a(row) + which * STAGE_BYTES; };
+        if (LAST_BYTES != STAGE_BYTES && which == K * A_SIZE / STAGE_BYTES)
+            stage_rows<M_TILE, LAST_BYTES, STAGE_PITCH, WAVES * WAVE>(staged, item, from);
+        else
+            stage_rows<M_TILE, STAGE_BYTES, STAGE_PITCH, WAVES * WAVE>(staged, item, from);
         barrier();
     };
 
