@@ -45,14 +45,19 @@ ISAS     := x86_64 $(if $(SAN),,x86_64_v3 x86_64_v4)
 PLAIN    := x86-64$(if $(SAN),$(if $(shell grep -sw avx2 /proc/cpuinfo),-v3))
 EXEC_SRC := $(wildcard src/sim/exec/*.c src/sim/exec/*/*.c)
 BODIES   := $(ISAS:%=$(B)/libexec/quern/quern-sim-%.so)
-LIB_SRC  := $(filter-out $(EXEC_SRC) src/compile/worker%.c,$(wildcard src/*/*.c src/*/*/*.c))
+LIB_SRC  := $(filter-out $(EXEC_SRC) src/compile/worker%.c src/compile/remote_helper.c,\
+              $(wildcard src/*/*.c src/*/*/*.c))
 LIB_OBJ  := $(LIB_SRC:%.c=$(B)/%.o) $(B)/gen/templates.o $(B)/gen/base_shipped.o
 WORKER_SRC := $(wildcard src/compile/worker*.c)
+# Shares with the worker how it is confined, and how frames are read and written.
+REMOTE_SRC := src/compile/remote_helper.c \
+              $(addprefix src/compile/worker_,calls.c frames.c library.c reply.c sandbox.c)
 TOOL_SRC := $(filter-out tools/bnb/%,$(wildcard tools/*/*.c))
 # AMD's, and below cuda/ NVIDIA's.
 TEMPLATES := $(sort $(wildcard templates/*/*.hip templates/cuda/*/*.cu))
 
 WORKER   := $(B)/libexec/quern/quern-worker
+REMOTE   := $(B)/libexec/quern/quern-remote
 COMMAND  := $(B)/bin/quern
 BNB      := $(B)/lib/libquern_bnb.so
 
@@ -68,12 +73,13 @@ all: setup-build
 	@$(MAKE) --no-print-directory $(JOBS) build
 
 .PHONY: build
-build: $(B)/lib/libquern.a $(B)/lib/libquern.so $(BNB) $(COMMAND) $(WORKER) $(BODIES) examples
+build: $(B)/lib/libquern.a $(B)/lib/libquern.so $(BNB) $(COMMAND) $(WORKER) $(REMOTE) $(BODIES) \
+       examples
 
 # What a program needs that is linked with the checkout's library: see CMakeLists.txt.
 .PHONY: hosts
 hosts: setup-build
-	@$(MAKE) --no-print-directory $(JOBS) $(B)/lib/libquern.a $(WORKER) $(BODIES)
+	@$(MAKE) --no-print-directory $(JOBS) $(B)/lib/libquern.a $(WORKER) $(REMOTE) $(BODIES)
 
 # DEVICE=cuda is for NVIDIA's GPUs alone: it builds the same, and fetches nothing of AMD's.
 DEVICE ?=
@@ -221,6 +227,12 @@ $(WORKER): $(WORKER_SRC) $(wildcard src/compile/*.h)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(STD) $(CPPFLAGS) $(CFLAGS) $(WARN) -o $@ $(WORKER_SRC) -ldl
 
+# ---- the helper that fetches from a remote cache: meets libcurl by dlopen -----------------------
+$(REMOTE): $(REMOTE_SRC) $(wildcard src/compile/*.h)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(STD) $(CPPFLAGS) $(CFLAGS) $(WARN) -o $@ $(REMOTE_SRC) -ldl
+
 # ---- the command --------------------------------------------------------------------------------
 TOOL_OBJ := $(TOOL_SRC:%.c=$(B)/%.o)
 COMMAND_LINK = $(Q)$(CC) $(SANFLAGS) -o $@ $^ $(DEPLIB) -ljansson $(PCRE2) $(SODIUM) $(LDLIBS)
@@ -289,7 +301,8 @@ READ_model       := $(wildcard tools/model/*.c) tools/command/options.c $(READ_p
 READ_safetensors := $(READ_plan)
 READ_index       := $(READ_plan)
 # the worker's, but for its main function
-READ_request     := $(addprefix src/compile/worker_,serve.c reply.c library.c rtc.c comgr.c)
+READ_request     := $(addprefix src/compile/worker_,serve.c frames.c reply.c library.c rtc.c \
+                      comgr.c)
 define READ_RULE
 $(B)/tests/fuzz/test_fuzz_$(1): $(READ_$(1):%.c=$(B)/%.o)
 $(B)/tests/fuzz/test_fuzz_$(1).o: override CPPFLAGS += -Itools
@@ -381,7 +394,7 @@ $(FAKEHIP_BIN): $(COMMON_OBJ) $(B)/lib/libquern-all.a $(FAKEHIP)
 # `make all tests`: the first, a make of its own, ends before this one begins
 $(LIB_OBJ) $(TOOL_OBJ) \
     $(addprefix $(B)/gen/,templates.c sim_stamp.h profile_page.h machine_text.h) \
-    $(WORKER) $(BODIES) $(FAKEHIP_OBJ): \
+    $(WORKER) $(REMOTE) $(BODIES) $(FAKEHIP_OBJ): \
     | $(filter all,$(MAKECMDGOALS))
 fakehip: $(FAKEHIP) $(FAKEBLAS) $(FAKECUDA)
 # The worker's sandbox, which is no part of the library.
@@ -394,11 +407,13 @@ tests: $(filter-out $(LONG_BIN),$(ALL_BIN)) $(BENCH_BIN) $(HW_BIN) $(BODIES) fak
 .PHONY: long
 long: $(LONG_BIN)
 
-# What ThreadSanitizer is to see, and the command.
+# What ThreadSanitizer is to see, and the command; and the long programs that sanitizers are to see.
 THREADED := $(patsubst %,$(B)/%,$(shell sed -n 's/^\(tests[^ ]*\).*/\1/p' tests/threads.txt))
-.PHONY: threaded threaded_long
-threaded: $(THREADED) $(COMMAND) $(WORKER) $(BODIES)
-threaded_long: $(filter $(LONG_BIN),$(THREADED:%=%_long))
+SANITIZED_LONG := $(patsubst %,$(B)/%,$(shell sed -n 's/^\(tests[^ ]*\).*/\1/p' tests/long.txt))
+.PHONY: threaded sanitized_long threaded_long
+threaded: $(THREADED) $(COMMAND) $(WORKER) $(REMOTE) $(BODIES)
+sanitized_long: $(SANITIZED_LONG)
+threaded_long: $(filter $(SANITIZED_LONG),$(THREADED:%=%_long))
 
 # `make fuzz FUZZ_SECONDS=600 FUZZ=object`: libFuzzer on the readers, so long on each, instrumented
 # by clang; the rest of the library comes from the release build. Finds go to build/fuzz, inputs
@@ -407,8 +422,9 @@ FUZZ      ?= $(patsubst tests/fuzz/test_fuzz_%.c,%,$(wildcard tests/fuzz/test_fu
 FUZZ_SECONDS ?= 60
 FUZZ_SRC  := $(wildcard src/base/*.c src/target/*.c src/problem/*.c src/object/*.c) \
              $(wildcard src/object/*/*.c) \
-             src/store/entry.c src/store/bundle.c $(wildcard src/sim/decode/*.c) src/plan/tuning.c \
-             src/compile/process.c src/compile/compiler.c src/compile/pool.c
+             src/store/entry.c src/store/seal.c src/store/bundle.c \
+             $(wildcard src/sim/decode/*.c) src/plan/tuning.c \
+             src/compile/process.c src/compile/compiler.c src/compile/pool.c src/compile/remote.c
 FUZZCC    := clang $(STD) -DFUZZING -DFUZZ_WORKER='"build/release/libexec/quern/quern-worker"' \
              $(CPPFLAGS) -Itools -Itests/common -O1 -g -w \
              -fsanitize=address,undefined -fno-sanitize-recover=all
@@ -474,7 +490,7 @@ check-hw: build $(B)/tests/sim/test_sim_adders
 check-long: setup
 	@$(MAKE) --no-print-directory $(JOBS) build tests long
 	@$(MAKE) --no-print-directory sanitized
-	@$(MAKE) --no-print-directory $(JOBS) B=build/asan SAN=address,undefined long
+	@$(MAKE) --no-print-directory $(JOBS) B=build/asan SAN=address,undefined sanitized_long
 	@$(MAKE) --no-print-directory $(JOBS) B=build/tsan SAN=thread threaded_long
 	@python3 tests/run.py --long
 
@@ -520,7 +536,7 @@ DOC_FILES = README.md CHANGELOG.md LICENSE $(wildcard docs/*.md docs/*/*.md docs
 SHARE_FILES = $(patsubst docs/man/%,share/man/man1/%,$(wildcard docs/man/*.1)) \
               $(patsubst docs/man/%,share/man/man3/%,$(wildcard docs/man/*.3)) \
               share/man/man5/quern-formats.5 $(DOC_FILES:%=share/doc/quern/%)
-INSTALLED = bin/quern libexec/quern/quern-worker $(BODIES:$(B)/%=%) \
+INSTALLED = bin/quern libexec/quern/quern-worker libexec/quern/quern-remote $(BODIES:$(B)/%=%) \
             $(patsubst $(ROOT)/%,%,$(wildcard $(ROOT)/libexec/quern/base/*.qkb)) \
             $(LIBDIR)/libquern.so.$(VERSION) \
             $(LIBDIR)/libquern.so.$(SOVERSION) $(LIBDIR)/libquern.so $(LIBDIR)/libquern.a \
@@ -548,7 +564,7 @@ $(READY)/quern: $(TOOL_OBJ) $(READY)/libquern.a
 	$(COMMAND_LINK)
 
 .PHONY: install uninstall ready always
-ready: $(READY)/quern $(READY)/libquern.a $(READY)/libquern.so $(BNB) $(WORKER) $(BODIES)
+ready: $(READY)/quern $(READY)/libquern.a $(READY)/libquern.so $(BNB) $(WORKER) $(REMOTE) $(BODIES)
 install: setup-build
 	@$(MAKE) --no-print-directory $(JOBS) ready
 	$(Q)for d in bin libexec/quern include/quern $(LIBDIR)/pkgconfig $(LIBDIR)/cmake/quern \
@@ -556,7 +572,7 @@ install: setup-build
 	    share/zsh/site-functions share/fish/vendor_completions.d; do \
 	    install -d "$(ROOT)/$$d" || exit; done
 	$(Q)install -s -m 755 $(READY)/quern "$(ROOT)/bin/quern"
-	$(Q)install -s -m 755 $(WORKER) $(BODIES) "$(ROOT)/libexec/quern"
+	$(Q)install -s -m 755 $(WORKER) $(REMOTE) $(BODIES) "$(ROOT)/libexec/quern"
 	$(Q)for f in $(BASE_FILES); do if test -f $$f; then \
 	    install -D -m 644 $$f "$(ROOT)/libexec/quern/base/$${f##*/}" || exit; fi; done
 	$(Q)install -s -m 755 $(READY)/libquern.so "$(ROOT)/$(LIBDIR)/libquern.so.$(VERSION)"

@@ -322,7 +322,7 @@ def table_ports(f):
 
 # README: what serves 1, 16 and 2048 rows.
 UNITS = {"simt_w4": "V", "simt_int4": "V", "simt_skinny": "V", "mma_w4": "M", "mma_int4": "M",
-         "mma_tile": "T", "lane_w4": "V", "ring_w4": "M", "slab_w4": "M"}  # fmt: skip
+         "mma_tile": "T", "lane_w4": "V", "ring": "M", "slab_w4": "M"}  # fmt: skip
 # Generations that are one column.
 COLUMNS = {"RDNA 3.5": "RDNA 3", "Ampere": "NVIDIA Ampere, Ada", "Ada Lovelace":
            "NVIDIA Ampere, Ada", "Hopper": "NVIDIA Hopper",
@@ -337,7 +337,8 @@ FORMATS = [
     ("fp8 (OCP e4m3) with fp8 or f16", ["wq=fp8 a=fp8 c=bf16", "wq=fp8 a=f16"]),
     ("fp8 (OCP e4m3) with bf16", ["wq=fp8 a=bf16"]),
     ("fp8 (FNUZ e4m3) with bf16", ["wq=fp8fnuz a=bf16"]),
-    ("unquantised f32, f16, bf16", ["wq=none a=f32", "wq=none a=f16", "wq=none a=bf16"]),
+    ("unquantised f16, bf16", ["wq=none a=f16", "wq=none a=bf16"]),
+    ("unquantised f32", ["wq=none a=f32"]),
 ]  # fmt: skip
 
 

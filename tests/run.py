@@ -6,7 +6,8 @@ Programs: build/{release,asan,tsan}/tests/*/test_* (cmocka), of tsan those of te
 Python: tests/**/test_*.py
 (pytest), with the release build, and of tests/cli each verb and each bad input once more with the
 command under ASan and UBSan; the file about the verb that has threads of its own also under TSan.
-Files named test_*_long* run only with --long. Exit status 1 when something failed or nothing ran.
+Files named test_*_long* run only with --long, under sanitizers those of tests/long.txt. Exit status
+1 when something failed or nothing ran.
 """
 
 import argparse
@@ -31,6 +32,7 @@ BUILDS = ("release", "asan", "tsan")
 JOBS = 3
 TIMES = TOP / "build" / "check.csv"
 THREADED = TOP / "tests" / "threads.txt"
+SANITIZED_LONG = TOP / "tests" / "long.txt"
 # Seconds after which a program or Python file is taken to hang. The slowest takes some minutes on
 # an idle machine; the rest is for machines that other work keeps busy. Long ones have more.
 LIMIT = 3600
@@ -217,15 +219,16 @@ def check_coverage(directory):
     return result
 
 
-def threaded():
-    """The programs that ThreadSanitizer is to see."""
-    return re.findall(r"^tests/\S+", THREADED.read_text(), re.MULTILINE)
+def listed(path):
+    """The programs that a list names: those that ThreadSanitizer, or of long ones any sanitizer, is
+    to see."""
+    return re.findall(r"^tests/\S+", path.read_text(), re.MULTILINE)
 
 
 def check_threads(directory):
     """After all programs: those that started threads are among what ThreadSanitizer sees."""
     result = Result("tests/threads.txt")
-    seen = {pathlib.Path(path).name for path in threaded()}
+    seen = {pathlib.Path(path).name for path in listed(THREADED)}
     unseen = sorted(p.name for p in directory.iterdir() if p.name not in seen and not is_long(p))
     result.output = "".join(f"{name} starts threads and is not in {result.name}\n"
                             for name in unseen)
@@ -249,10 +252,12 @@ def find_files(builds, words, wanted, every):
     for build in builds:
         programs = (TOP / "build" / build / "tests").glob("*/test_*")
         programs = [p for p in sorted(programs) if not p.suffix and os.access(p, os.X_OK)]
-        if build == "tsan" and not every:
-            named = [TOP / "build" / build / p for p in sorted(threaded())]
-            with_long = {f"{p}_long" for p in named}
-            programs = named + [p for p in programs if str(p) in with_long]
+        if build != "release" and not every:
+            seen, long = ([TOP / "build" / build / p for p in listed(path)]
+                          for path in (THREADED, SANITIZED_LONG))
+            short = seen if build == "tsan" else [p for p in programs if not is_long(p)]
+            twins = {p.with_name(f"{p.name}_long") for p in seen}
+            programs = short + [p for p in long if build != "tsan" or p in twins]
         found += [(build, p) for p in programs]
     scripts = sorted((TOP / "tests").glob("**/test_*.py"))
     if "release" in builds:

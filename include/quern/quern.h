@@ -91,6 +91,16 @@ enum quern_exact { QUERN_EXACT_BATCH_INVARIANT = 1, QUERN_EXACT_PRECISE = 2, QUE
  */
 enum quern_kernels { QUERN_KERNELS_BASE = 1 };
 
+/*
+ * What becomes of gate and up, two rows of W, in a gemm of a gated feed-forward layer: one column
+ * of C, which then has N/2. SILU_MUL: silu(gate)·up. SWIGLU_OAI, of gpt-oss: g·σ(1.702·g)·(u + 1)
+ * of g = min(gate, 7) and u = up between -7 and 7. docs/formats.md says what infinities and NaN
+ * give. quern_glu says which rows belong together: HALVES, the gates are the first N/2 rows of W;
+ * INTERLEAVED, the even ones.
+ */
+enum quern_act { QUERN_ACT_SILU_MUL = 1, QUERN_ACT_SWIGLU_OAI };
+enum quern_glu { QUERN_GLU_HALVES = 1, QUERN_GLU_INTERLEAVED };
+
 #define QUERN_GROUP_CHANNEL (-1) /* one scale per output row */
 
 /*
@@ -106,7 +116,7 @@ struct quern_problem {
     enum quern_zero zero;
     enum quern_dtype a; /* type of the activations */
     enum quern_dtype c; /* type of the result */
-    int64_t n;          /* output features */
+    int64_t n;          /* output features: rows of W, gate and up together */
     int64_t k;          /* input features */
     int32_t bias;       /* 1: a bias vector [N] in the type of c is added */
     enum quern_layout layout;
@@ -115,6 +125,9 @@ struct quern_problem {
     enum quern_exact exact;     /* 0: no promise */
     int32_t unused2;            /* never read, likewise */
     enum quern_kernels kernels; /* 0: made to order */
+    int32_t unused3;            /* never read, likewise */
+    enum quern_act act;         /* 0: C is the product itself */
+    enum quern_glu glu;         /* with act: which rows of W are gate and up */
 };
 #define QUERN_PROBLEM_SIZE_MIN QUERN_SIZE_TO(struct quern_problem, k)
 
@@ -161,6 +174,8 @@ enum quern_cache_mode { QUERN_CACHE_RW = 1, QUERN_CACHE_RO, QUERN_CACHE_OFF };
 enum quern_blas { QUERN_BLAS_AUTO = 1, QUERN_BLAS_OFF };
 enum quern_base { QUERN_BASE_AUTO = 1, QUERN_BASE_ON, QUERN_BASE_OFF };
 enum quern_cache_trust { QUERN_CACHE_TRUST_USER = 1, QUERN_CACHE_TRUST_GROUP };
+/* Of an entry of a remote: a trusted key signed it, or the operator answers for server and line. */
+enum quern_remote_trust { QUERN_REMOTE_TRUST_KEYS = 1, QUERN_REMOTE_TRUST_TRANSPORT };
 enum quern_jit { QUERN_JIT_ON = 1, QUERN_JIT_OFF, QUERN_JIT_WARN, QUERN_JIT_ERROR };
 enum quern_toolchain { QUERN_TOOLCHAIN_ANY = 1, QUERN_TOOLCHAIN_EXACT };
 enum quern_log_level { QUERN_LOG_ERROR = 1, QUERN_LOG_WARN, QUERN_LOG_INFO, QUERN_LOG_DEBUG };
@@ -182,7 +197,8 @@ enum quern_event_kind { QUERN_EVENT_BEGIN = 1, QUERN_EVENT_COMPILE, QUERN_EVENT_
     X(1, BUNDLE, "bundle")                                                                         \
     X(2, CACHE, "cache")                                                                           \
     X(3, COMPILER, "compiler")                                                                     \
-    X(4, BASE, "base")
+    X(4, BASE, "base")                                                                             \
+    X(5, REMOTE, "remote")
 #define QUERN_TIER_NUMBER(number, NAME, name) QUERN_TIER_##NAME = number,
 enum quern_tier { QUERN_TIERS(QUERN_TIER_NUMBER) };
 
@@ -279,6 +295,19 @@ struct quern_options {
                            * auto: base kernels serve ops whose own kernels cannot be compiled for
                            * want of a compiler; off: those that came with the library never serve,
                            * others only where they are asked for */
+    const char *remote;   /* QUERN_REMOTE; the http:// or https:// address below which entries lie
+                           * that others made, asked for what neither bundles nor the cache have
+                           * (docs/fleet.md); default: none */
+    const char *remote_keys; /* QUERN_REMOTE_KEYS; a file of public keys, one of which must have
+                              * signed each entry of the remote */
+    enum quern_remote_trust remote_trust; /* QUERN_REMOTE_TRUST=keys|transport; keys (the default):
+                                           * as remote_keys says, which must be given; transport:
+                                           * what comes by https, or from this machine, is used as
+                                           * it is */
+    int remote_grace_ms; /* QUERN_REMOTE_GRACE_MS; the most milliseconds that an answer of the
+                          * remote may take before the compiler is asked too, in which less is
+                          * taken when the remote is known to be quick; 0: 50; -1 ("unlimited"):
+                          * the compiler is asked when the remote has answered */
 };
 #define QUERN_OPTIONS_SIZE_MIN QUERN_SIZE_TO(struct quern_options, log_level)
 
@@ -351,7 +380,19 @@ QUERN_API void quern_close(quern_ctx *ctx);
     X(22, HIT_BASE, hit_base, "look-ups answered by the base kernels that came with the library")  \
     X(23, BASE_DAMAGED, base_damaged,                                                              \
       "base bundles, and entries of them, that could not be used: damaged, or not those that "     \
-      "this library was built with")
+      "this library was built with")                                                               \
+    X(24, HIT_REMOTE, hit_remote, "look-ups answered by the remote cache (QUERN_REMOTE)")          \
+    X(25, REMOTE_REFUSED, remote_refused,                                                          \
+      "answers of the remote that could not be used: no entry, another key's, or not signed by a " \
+      "trusted key")                                                                               \
+    X(26, REMOTE_FAILED, remote_failed,                                                            \
+      "questions to which the remote had no answer: no connection, too slow, too large, a status " \
+      "that says neither yes nor no")                                                              \
+    X(27, REMOTE_LATE, remote_late,                                                                \
+      "questions given up because the kernel came from elsewhere, though the remote had had the "  \
+      "time that it is allowed")                                                                   \
+    X(28, REMOTE_SKIPPED, remote_skipped,                                                          \
+      "look-ups for which the remote was not asked, because it had failed or been late before")
 
 #define QUERN_STAT_NUMBER(number, NAME, name, counts) QUERN_STAT_##NAME = number,
 enum quern_stat { QUERN_STATS(QUERN_STAT_NUMBER) };

@@ -146,6 +146,14 @@ QUERN_API quern_status quern_op_kernel(const quern_op *op, size_t index,
                                        struct quern_kernel_info *info);
 QUERN_API quern_ctx *quern_op_ctx(const quern_op *op);
 
+/* Estimates what the kernels for m_lo…m_hi rows of a problem take to compile: *cost in units of
+ * about 30 ms of one core, of use to compare with each other. It follows from target and problem
+ * alone, and from no tuning table or facts, so that it is the same on every machine with this
+ * release. QUERN_E_TARGET, QUERN_E_PROBLEM, QUERN_E_DECLINED. */
+QUERN_API quern_status quern_compile_estimate(const char *target,
+                                              const struct quern_problem *problem, int64_t m_lo,
+                                              int64_t m_hi, unsigned *cost);
+
 /* Generates the HIP source of the kernel that serves m rows. No compiler is needed. The tuning
  * table that the options and the environment name is followed. `text` is malloc'ed. */
 QUERN_API quern_status quern_source(const struct quern_options *options,
@@ -346,6 +354,20 @@ QUERN_API quern_status quern_cache_info(quern_ctx *ctx, struct quern_cache_info 
 /* Calls `fn` for each entry; with `verify`, each is read whole and damaged ones are quarantined. */
 QUERN_API quern_status quern_cache_walk(quern_ctx *ctx, int verify, quern_cache_fn fn, void *user);
 QUERN_API quern_status quern_cache_clear(quern_ctx *ctx, uint64_t *removed);
+
+/* A file of a remote cache: what its server is to have at `name` below the address. Nonzero stops.
+ */
+typedef int (*quern_remote_file_fn)(void *user, const char *name, const void *bytes, size_t size);
+/* Signs a message by Ed25519 (RFC 8032, not prehashed), and says by which key. The library only
+ * checks signatures. */
+typedef void (*quern_sign_fn)(void *user, const void *message, size_t size, uint8_t public_key[32],
+                              uint8_t signature[64]);
+/* Gives every sound entry of the cache that has a kernel as a remote cache holds it
+ * (docs/fleet.md), twice: under its own key and under its source key; signed by `sign`, or (null)
+ * unsigned. *given counts entries, *left_out those that are damaged or record a refusal; each may
+ * be null. QUERN_E_CANCELLED when `fn` stopped it. Blocks on the disk. */
+QUERN_API quern_status quern_cache_seal(quern_ctx *ctx, quern_sign_fn sign, quern_remote_file_fn fn,
+                                        void *user, uint64_t *given, uint64_t *left_out);
 
 /* Whether the kernels that serve m rows are in a bundle or the cache, and if not, how the entry
  * that is nearest differs, field by field of the key text. `text` is malloc'ed. Blocks on the disk:

@@ -6,7 +6,6 @@
 #include "compile/compilers.h"
 
 #include "base/os.h"
-#include "compile/spawn.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -399,6 +398,27 @@ static quern_status configure(const struct process_config *config, struct proces
     return status;
 }
 
+int process_spawn(const struct spawn *spawn, struct process **process, const char **stage)
+{
+    struct spawned spawned;
+    struct process *const p = os.malloc(sizeof *p);
+
+    *stage = "malloc";
+    const int error = p ? spawn_program(spawn, &spawned, stage) : ENOMEM;
+    if (error) {
+        os.free(p);
+        return error;
+    }
+    p->sock = spawned.sock;
+    p->pipe = spawned.pipe;
+    p->pidfd = spawned.pidfd;
+    p->id = 0;
+    p->printed = 0;
+    p->sandbox[0] = 0;
+    *process = p;
+    return 0;
+}
+
 quern_status process_start(const struct process_config *config, struct process **process)
 {
     const struct toolchain *const t = config->toolchain;
@@ -422,14 +442,13 @@ quern_status process_start(const struct process_config *config, struct process *
                                 .argument_file = *t->loader ? config->worker_fd : -1,
                                 .arguments = *t->loader ? with_loader : direct,
                                 .environment = environment};
-    struct spawned spawned;
     const char *stage = "";
-    struct process *const p = os.malloc(sizeof *p);
+    struct process *p;
 
-    FAIL_IF(!p, QUERN_E_MEMORY, "out of memory for a compiler worker");
-    const int error = spawn_program(&spawn, &spawned, &stage);
+    const int error = process_spawn(&spawn, &p, &stage);
     if (error) {
-        os.free(p);
+        FAIL_IF(error == ENOMEM && !strcmp(stage, "malloc"), QUERN_E_MEMORY,
+                "out of memory for a compiler worker");
         FAIL_IF(!strcmp(stage, "execveat"), QUERN_E_TOOLCHAIN,
                 "cannot run the compiler worker %s%s%s: %s", config->worker_path,
                 *t->loader ? " with the loader " : "", t->loader, strerror(error));
@@ -438,13 +457,6 @@ quern_status process_start(const struct process_config *config, struct process *
                 config->worker_path);
         FAIL(QUERN_E_IO, "cannot start a compiler worker: %s: %s", stage, strerror(error));
     }
-    p->sock = spawned.sock;
-    p->pipe = spawned.pipe;
-    p->pidfd = spawned.pidfd;
-    p->id = 0;
-    p->printed = 0;
-    p->sandbox[0] = 0;
-
     const quern_status status = configure(config, p);
     if (status != QUERN_OK) {
         process_stop(p);

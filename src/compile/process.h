@@ -13,6 +13,7 @@
 
 #include "compile/compile.h"
 #include "compile/protocol.h"
+#include "compile/spawn.h"
 
 /* So many bytes of what the compiler printed last are kept. */
 #define PROCESS_TAIL 65536
@@ -40,6 +41,10 @@ struct process_config {
 /* Starts a worker and shakes hands. Blocks. QUERN_E_WORKER, QUERN_E_TIMEOUT, QUERN_E_TOOLCHAIN (the
  * executable cannot be run or is of another release), QUERN_E_IO, QUERN_E_MEMORY. */
 quern_status process_start(const struct process_config *config, struct process **process);
+
+/* The part of process_start that starts a program, whatever it is: 0, or an errno and the stage
+ * that spawn_program names ("malloc": out of memory). */
+int process_spawn(const struct spawn *spawn, struct process **process, const char **stage);
 
 /* How a request ended. */
 enum process_end {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the pool and a worker say to each other. This header is all that the two share: the worker
- * is an executable of its own and links nothing of the library.
+ * What the pool and a worker say to each other, and the library and the helper that fetches from a
+ * remote cache (remote.h). This header is all that they share: worker and helper are executables of
+ * their own and link nothing of the library.
  *
  * A worker has a stream socket as descriptor 0 and a pipe as 1 and 2. Frames cross the socket, both
  * ways; each is a header and a payload. The host speaks first (FRAME_CONFIGURE), the worker answers
@@ -28,7 +29,7 @@
 #include <xxhash.h>
 
 #define PROTOCOL_MAGIC    0x4e525551u /* "QURN" */
-#define PROTOCOL_VERSION  2
+#define PROTOCOL_VERSION  3
 #define PROTOCOL_TEXT_(x) #x
 #define PROTOCOL_TEXT(x)  PROTOCOL_TEXT_(x)
 
@@ -41,23 +42,29 @@
 /* The largest frame. Objects and their disassemblies are far smaller: a larger length is refused as
  * nonsense. */
 #define FRAME_BYTES_MAX ((uint64_t)256 << 20)
+/* The most bytes that are fetched for one FRAME_FETCH: an entry (store/entry.h) and its seal. */
+#define FETCH_BYTES_MAX (((size_t)16 << 20) + 4096)
 
 enum frame_kind {
     FRAME_CONFIGURE = 1, /* build; prefix, code, target, file, environment (compilers.h); compiler,
                             builtins, disassembler, root, libraries, temporary directory */
-    FRAME_READY,         /* build, sandbox text */
+    FRAME_READY,         /* build, sandbox text; of the helper also why it cannot work, or "", and
+                            libcurl's version */
     FRAME_COMPILE,       /* processor, options one per line, source */
     FRAME_DISASSEMBLE,   /* processor, code */
     FRAME_METADATA,      /* object */
     FRAME_TARGETS,       /* - */
     FRAME_VERSION,       /* - */
-    FRAME_REPLY          /* outcome u32, microseconds u64, message, data */
+    FRAME_REPLY,         /* outcome u32, microseconds u64, message, data */
+    FRAME_FETCH,         /* name; to the helper that fetches (remote.h), as is the next */
+    FRAME_CANCEL         /* -; the id is that of the FRAME_FETCH that wants no reply any more */
 };
 
 enum reply_outcome {
     REPLY_DONE = 1, /* message: the compiler's log; data: object, instructions or text */
     REPLY_REJECTED, /* message: the compiler's log */
     REPLY_UNABLE,   /* message: why a library could not be loaded or failed otherwise */
+    REPLY_ABSENT    /* to FRAME_FETCH: the server has no such thing */
 };
 
 /* The data of a FRAME_DISASSEMBLE reply: for each instruction, in order, without gaps. */

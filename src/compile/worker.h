@@ -60,13 +60,15 @@ void sandbox_limits(void);
  * Confines the calling process, for good, as far as the kernel can: no new privileges, file access
  * through Landlock, system calls by a list of those that are allowed. Writes what was achieved, in
  * words. Never fails: a kernel without a means is confined without it. `supervisor` is a socket to
- * the process that calls calls_listener.
+ * the process that calls calls_listener; -1: there is none. `config` is null in the helper that
+ * fetches from a remote cache: it may connect, reads the host's libraries and what names and
+ * certificates are looked up in, and writes no file.
  */
 void sandbox_enter(const struct worker_config *config, int supervisor, char *level, size_t size);
 
-/* The part of sandbox_enter that is about system calls (worker_calls.c). False: the kernel cannot
- * filter them, and none is refused. */
-bool calls_filter(int supervisor);
+/* The part of sandbox_enter that is about system calls (worker_calls.c); `network`: it may connect.
+ * False: the kernel cannot filter them, and none is refused. */
+bool calls_filter(int supervisor, bool network);
 /* Receives, at the other end of the socket that calls_filter was given, a descriptor that is
  * readable when a call is to be refused; -1 where the kernel refuses them by itself. */
 int calls_listener(int child);

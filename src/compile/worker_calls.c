@@ -8,7 +8,8 @@
  *
  * Landlock guards paths, but not the metadata of files: calls that change those are refused here.
  * Where the kernel can ask about a refused call (Linux 5.0), it asks the supervisor, which says no
- * and notes the call's name; where it cannot, the filter itself says no.
+ * and notes the call's name; where it cannot, the filter itself says no. This file is long because
+ * of its lists.
  */
 #include "compile/worker.h"
 
@@ -141,6 +142,27 @@ static const struct condition {
     {SYS_fcntl, 1, UINT32_MAX, F_SETFD},
     {SYS_fcntl, 1, UINT32_MAX, F_GETFL},
     {SYS_fcntl, 1, UINT32_MAX, F_SETFL},
+};
+
+/* And those by which libcurl and the C library's resolver reach a server, in the helper that
+ * fetches from a remote cache: of sockets those of the Internet, and those that list this machine's
+ * addresses. None leads to another process of this machine, but through a server that it runs. */
+static const uint16_t network_allowed[] = {
+    SYS_poll,          SYS_ppoll,       SYS_select,     SYS_pselect6,   SYS_pipe2,
+    SYS_eventfd2,      SYS_connect,     SYS_bind,       SYS_recvmsg,    SYS_sendmmsg,
+    SYS_recvmmsg,      SYS_getsockname, SYS_getsockopt, SYS_setsockopt, SYS_getpeername,
+    SYS_epoll_create1, SYS_epoll_ctl,   SYS_epoll_wait, SYS_shutdown,
+};
+#ifndef FIONREAD
+#define FIONREAD 0x541b
+#endif
+#ifndef FIONBIO
+#define FIONBIO 0x5421
+#endif
+static const struct condition network_conditions[] = {
+    {SYS_socket, 0, UINT32_MAX, AF_INET},    {SYS_socket, 0, UINT32_MAX, AF_INET6},
+    {SYS_socket, 0, UINT32_MAX, AF_NETLINK}, {SYS_socketpair, 0, UINT32_MAX, AF_UNIX},
+    {SYS_ioctl, 1, UINT32_MAX, FIONREAD},    {SYS_ioctl, 1, UINT32_MAX, FIONBIO},
 };
 
 /* Calls that are refused with EPERM; `quern doctor` knows their names. */
@@ -332,30 +354,44 @@ static void add_condition(struct filter *f, const struct condition *c)
     add_case(f, value, SECCOMP_RET_ALLOW);
 }
 
+static void add_allowed(struct filter *f, const uint16_t *calls, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        add_case(f, calls[i], SECCOMP_RET_ALLOW);
+}
+
+static void add_conditions(struct filter *f, const struct condition *c, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        add_condition(f, &c[i]);
+}
+
 /* Makes the filter; `asks`: it asks the supervisor about calls that it would refuse. */
-static void make_filter(struct filter *f, bool asks)
+static void make_filter(struct filter *f, bool asks, bool network)
 {
     f->length = 0;
     load(f, offsetof(struct seccomp_data, arch));
     add(f, BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0);
     add(f, BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS, 0, 0); /* numbers have other meanings */
     load(f, offsetof(struct seccomp_data, nr));
-    for (size_t i = 0; i < COUNT(allowed); i++)
-        add_case(f, allowed[i], SECCOMP_RET_ALLOW);
+    add_allowed(f, allowed, COUNT(allowed));
+    if (network)
+        add_allowed(f, network_allowed, COUNT(network_allowed));
     /* clone3 has its flags in memory, where a filter cannot look; refused, the C library uses clone
      */
     add_case(f, SYS_clone3, SECCOMP_RET_ERRNO | ENOSYS);
-    for (size_t i = 0; i < COUNT(conditions); i++)
-        add_condition(f, &conditions[i]);
+    add_conditions(f, conditions, COUNT(conditions));
+    if (network)
+        add_conditions(f, network_conditions, COUNT(network_conditions));
     load(f, offsetof(struct seccomp_data, nr));
     for (size_t i = 0; !asks && i < COUNT(forbidden); i++)
         add_case(f, forbidden[i].number, SECCOMP_RET_ERRNO | EPERM);
     add(f, BPF_RET | BPF_K, asks ? SECCOMP_RET_USER_NOTIF : SECCOMP_RET_ERRNO | ENOSYS, 0, 0);
 }
 
-static int install(struct filter *f, bool asks)
+static int install(struct filter *f, bool asks, bool network)
 {
-    make_filter(f, asks);
+    make_filter(f, asks, network);
     const struct sock_fprog program = {f->length, f->code};
     return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
                         asks ? SECCOMP_FILTER_FLAG_NEW_LISTENER : 0, &program);
@@ -379,17 +415,21 @@ static struct msghdr *wrap(struct parcel *p)
     return &p->message;
 }
 
-bool calls_filter(int supervisor)
+bool calls_filter(int supervisor, bool network)
 {
     static struct filter filter;
     struct parcel parcel = {0};
     struct msghdr *const message = wrap(&parcel);
 
-    _Static_assert(8 + 2 * COUNT(allowed) + 2 + 6 * COUNT(conditions) + 2 * COUNT(forbidden) <=
+    _Static_assert(8 + 2 * (COUNT(allowed) + COUNT(network_allowed)) + 2 +
+                           6 * (COUNT(conditions) + COUNT(network_conditions)) +
+                           2 * COUNT(forbidden) <=
                        COUNT(filter.code),
                    "the filter has room");
-    const int listener = install(&filter, true);
-    const bool done = listener >= 0 || !install(&filter, false);
+    const int listener = supervisor < 0 ? -1 : install(&filter, true, network);
+    const bool done = listener >= 0 || !install(&filter, false, network);
+    if (supervisor < 0)
+        return done;
     if (listener < 0) {
         message->msg_controllen = 0;
     } else {
@@ -458,9 +498,10 @@ bool calls_refuse(int listener, char *refused)
 
 #else
 
-bool calls_filter(int supervisor)
+bool calls_filter(int supervisor, bool network)
 {
     (void)supervisor;
+    (void)network;
     return false;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Confines the compiler. Its input is text that quern generates, so this is a second fence: even a
- * source that included files of the host, or options that loaded plug-ins, would find nothing.
+ * source that included files of the host, or options that loaded plug-ins, would find nothing. And
+ * confines the helper that fetches from a remote cache, whose input is whatever a network sends.
  *
  * The kernel's interfaces are used by number and with structures of our own: the headers of the
  * machine that builds may be older than the kernel of the one that runs.
@@ -78,8 +79,9 @@ enum {
     FS_TRUNCATE = 1 << 14,  /* version 3 */
     FS_IOCTL_DEV = 1 << 15, /* version 5 */
 };
-#define NET_TCP 3u /* version 4: bind, connect */
-#define SCOPES  3u /* version 6: abstract sockets, signals */
+#define NET_BIND 1u /* version 4, of TCP */
+#define NET_TCP  3u /* and connect */
+#define SCOPES   3u /* version 6: abstract sockets, signals */
 
 struct ruleset {
     uint64_t files, net, scopes;
@@ -127,6 +129,40 @@ static void allow_host_libraries(int ruleset)
         allow(ruleset, paths[i], FS_READ);
 }
 
+/* What names, addresses and certificates are looked up in, and what links in /etc lead to. */
+static void allow_lookups(int ruleset)
+{
+    static const char *const paths[] = {
+        "/etc/resolv.conf",
+        "/run/systemd/resolve",
+        "/etc/hosts",
+        "/etc/nsswitch.conf",
+        "/etc/host.conf",
+        "/etc/gai.conf",
+        "/etc/services",
+        "/etc/ssl",
+        "/etc/pki",
+        "/etc/crypto-policies",
+        "/etc/ca-certificates",
+        "/usr/share/ca-certificates",
+        "/usr/share/crypto-policies",
+        "/usr/share/pki",
+        "/usr/local/share/ca-certificates",
+    };
+
+    for (size_t i = 0; i < COUNT(paths); i++)
+        allow(ruleset, paths[i], FS_READ);
+}
+
+static void allow_toolchain(int ruleset, const struct worker_config *config)
+{
+    allow(ruleset, config->root, FS_READ);
+    /* the compiler's files may lie outside of the root: links in it lead there */
+    allow_beside(ruleset, config->compiler);
+    if (*config->disassembler)
+        allow_beside(ruleset, config->disassembler);
+}
+
 /* Confines file access by Landlock; returns the version in force, 0 where the kernel has none.
  * PR_SET_NO_NEW_PRIVS must have been set before. */
 static int confine_files(const struct worker_config *config)
@@ -138,25 +174,25 @@ static int confine_files(const struct worker_config *config)
         return 0;
     set.files |= (version >= 2 ? FS_REFER : 0) | (version >= 3 ? FS_TRUNCATE : 0) |
                  (version >= 5 ? FS_IOCTL_DEV : 0);
-    set.net = version >= 4 ? NET_TCP : 0;
+    set.net = version < 4 ? 0 : config ? NET_TCP : NET_BIND;
     set.scopes = version >= 6 ? SCOPES : 0;
     const size_t size = version >= 6 ? 24 : version >= 4 ? 16 : 8;
     const int ruleset = (int)syscall(SYS_LANDLOCK_CREATE, &set, size, 0);
     if (ruleset < 0)
         return 0;
-    allow(ruleset, config->root, FS_READ);
-    /* the compiler's files may lie outside of the root: links in it lead there */
-    allow_beside(ruleset, config->compiler);
-    if (*config->disassembler)
-        allow_beside(ruleset, config->disassembler);
-    if (*config->libraries)
+    if (config)
+        allow_toolchain(ruleset, config);
+    else
+        allow_lookups(ruleset);
+    if (!config || *config->libraries)
         allow_host_libraries(ruleset);
     allow(ruleset, "/proc/self", FS_READ);
     allow(ruleset, "/sys/devices/system", FS_READ); /* libnuma looks */
     allow(ruleset, "/dev/null", FS_READ_FILE | FS_WRITE_FILE);
     allow(ruleset, "/dev/urandom", FS_READ_FILE);
-    allow(ruleset, config->temporary,
-          set.files & (FS_READ | FS_WRITE_FILE | FS_REMOVE | FS_MAKE | FS_REFER | FS_TRUNCATE));
+    if (config)
+        allow(ruleset, config->temporary,
+              set.files & (FS_READ | FS_WRITE_FILE | FS_REMOVE | FS_MAKE | FS_REFER | FS_TRUNCATE));
     const bool done = !syscall(SYS_LANDLOCK_RESTRICT, ruleset, 0);
     close(ruleset);
     return done ? version : 0;
@@ -168,7 +204,7 @@ void sandbox_enter(const struct worker_config *config, int supervisor, char *lev
     prctl(PR_SET_DUMPABLE, 0);
     const bool no_new = !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     const int landlock = no_new ? confine_files(config) : 0;
-    const bool calls = no_new && calls_filter(supervisor);
+    const bool calls = no_new && calls_filter(supervisor, !config);
     char files[32] = "";
 
     if (landlock)

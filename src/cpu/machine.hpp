@@ -840,6 +840,10 @@ static inline void sync_warp()
 {
     machine::meet_warp(machine::MEET_SYNC);
 }
+static inline float exponential(float x)
+{
+    return std::exp(x);
+}
 static inline float shuffle_xor(float value, unsigned lanes)
 {
     machine::brought_here().value[machine::running->thread % machine::WARP] = value;
@@ -943,9 +947,27 @@ static inline unsigned short round_bf16(float value)
 {
     return machine::bf16_of_f32(value);
 }
+static inline unsigned round_bf16x2(float low, float high)
+{
+    return machine::bf16_of_f32(low) | (unsigned)machine::bf16_of_f32(high) << 16;
+}
 static inline float widen_f16(unsigned half)
 {
     return machine::f32_of_f16(half);
+}
+/* A byte of e4m3 as f16, which holds every value; NaN of either sign becomes 0x7fff, as an H200 has
+ * it. */
+static inline unsigned widen_fp8(unsigned byte)
+{
+    const int exponent = byte >> 3 & 15, mantissa = byte & 7;
+    const float magnitude = exponent ? __builtin_ldexpf((float)(8 + mantissa), exponent - 10)
+                                     : (float)mantissa * 0x1p-9f;
+
+    return (byte & 0x7f) == 0x7f ? 0x7fff : machine::f16_of_f32(magnitude) | (byte & 0x80) << 8;
+}
+static inline unsigned widen_fp8x2(unsigned bytes)
+{
+    return widen_fp8(bytes & 255) | widen_fp8(bytes >> 8 & 255) << 16;
 }
 
 #endif

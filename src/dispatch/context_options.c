@@ -25,6 +25,8 @@ static const char *const known_variables[] = {
     "QUERN_BLAS",
     "QUERN_BASE",
     "QUERN_FORCE",
+    "QUERN_REMOTE_TRUST",
+    "QUERN_REMOTE_GRACE_MS",
 };
 #undef VARIABLE
 #define KNOWN_COUNT (sizeof known_variables / sizeof *known_variables)
@@ -126,6 +128,30 @@ static quern_status choose_device(int *device)
     return choose("QUERN_DEVICE", words, count, QUERN_DEVICE_AUTO, device);
 }
 
+/* The grace of the remote: milliseconds, or "unlimited" (-1). */
+#define GRACE_MS     50
+#define GRACE_MS_MAX 600000
+static quern_status choose_grace(int given, int *grace)
+{
+    const char *const text = given ? NULL : variable("QUERN_REMOTE_GRACE_MS");
+    char *end = NULL;
+
+    FAIL_IF(given < -1 || given > GRACE_MS_MAX, QUERN_E_ARGUMENT,
+            "remote_grace_ms is %d; expected -1 to %d", given, GRACE_MS_MAX);
+    *grace = given ? given : GRACE_MS;
+    if (!text)
+        return QUERN_OK;
+    const long number = strtol(text, &end, 10);
+    const bool unlimited = !strcmp(text, "unlimited");
+    FAIL_IF(!unlimited && (end == text || *end || number < 0 || number > GRACE_MS_MAX),
+            QUERN_E_ARGUMENT,
+            "QUERN_REMOTE_GRACE_MS=%s; expected a number of milliseconds from 0 to %d, or "
+            "unlimited",
+            text, GRACE_MS_MAX);
+    *grace = unlimited ? -1 : (int)number;
+    return QUERN_OK;
+}
+
 static quern_status fill(const struct quern_options *o, struct settings *s)
 {
     static const char *const modes[] = {"rw", "ro", "off"};
@@ -134,10 +160,11 @@ static quern_status fill(const struct quern_options *o, struct settings *s)
     static const char *const toolchains[] = {"any", "exact"};
     static const char *const blases[] = {"auto", "off"};
     static const char *const bases[] = {"auto", "on", "off"};
+    static const char *const remote_trusts[] = {"keys", "transport"};
     static const char *const levels[] = {"error", "warn", "info", "debug"};
     int device = (int)o->device, mode = (int)o->cache_mode, jit = (int)o->jit,
         level = (int)o->log_level, toolchain = (int)o->toolchain, trust = (int)o->cache_trust,
-        blas = (int)o->blas, base = (int)o->base;
+        blas = (int)o->blas, base = (int)o->base, remote_trust = (int)o->remote_trust;
     const char *text;
 
     TRY(choose_device(&device));
@@ -148,6 +175,8 @@ static quern_status fill(const struct quern_options *o, struct settings *s)
     TRY(choose("QUERN_TOOLCHAIN", toolchains, 2, QUERN_TOOLCHAIN_ANY, &toolchain));
     TRY(choose("QUERN_BLAS", blases, 2, QUERN_BLAS_AUTO, &blas));
     TRY(choose("QUERN_BASE", bases, 3, QUERN_BASE_AUTO, &base));
+    TRY(choose("QUERN_REMOTE_TRUST", remote_trusts, 2, QUERN_REMOTE_TRUST_KEYS, &remote_trust));
+    TRY(choose_grace(o->remote_grace_ms, &s->remote_grace_ms));
     TRY(choose("QUERN_LOG", levels, 4, QUERN_LOG_WARN, &level));
     s->device = (enum quern_device_kind)device;
     s->cache_mode = (enum quern_cache_mode)mode;
@@ -156,6 +185,7 @@ static quern_status fill(const struct quern_options *o, struct settings *s)
     s->toolchain = (enum quern_toolchain)toolchain;
     s->blas = (enum quern_blas)blas;
     s->base = (enum quern_base)base;
+    s->remote_trust = (enum quern_remote_trust)remote_trust;
     s->log_level = (enum quern_log_level)level;
     s->device_index = o->device_index;
     s->allow_unverified = o->allow_unverified;

@@ -37,7 +37,9 @@
     X(record, "QUERN_RECORD")           /* none; else the file problems are noted in */            \
     X(tuning, "QUERN_TUNING")           /* the default place */                                    \
     X(cuda_path, "QUERN_CUDA_PATH")     /* the usual places */                                     \
-    X(facts, "QUERN_FACTS")             /* the default place */
+    X(facts, "QUERN_FACTS")             /* the default place */                                    \
+    X(remote, "QUERN_REMOTE")           /* none */                                                 \
+    X(remote_keys, "QUERN_REMOTE_KEYS") /* none */
 
 /* Options with the environment and the defaults filled in; strings are owned. */
 struct settings {
@@ -51,6 +53,8 @@ struct settings {
     enum quern_toolchain toolchain;
     enum quern_blas blas;
     enum quern_base base;
+    enum quern_remote_trust remote_trust;
+    int remote_grace_ms; /* -1: unlimited */
     struct plan_force force;
     int jobs;
     int allow_unverified;
@@ -72,7 +76,7 @@ const char *settings_path(const struct settings *settings, const char *option);
 
 /* ---- Tiers ----------------------------------------------------------------------------------- */
 
-#define TIERS_MAX 4
+#define TIERS_MAX 5
 
 /* Opens the tiers that the settings ask for (tiers.c), in the order in which they are asked. After
  * a failure, too, tiers_close must follow. */
@@ -288,7 +292,8 @@ struct quern_ctx {
     struct store *store; /* the cache directory behind its tier, for what a tier cannot do */
     struct bundles bundles;
     struct base_bundle base;
-    atomic_uint base_said; /* bits of statuses for which base kernels stay, that were logged */
+    struct remote_tier *remote; /* behind its tier; null: none */
+    atomic_uint base_said;      /* bits of statuses for which base kernels stay, that were logged */
     struct compiler *compiler;
     struct quern_disassembler disassembler; /* the compiler's */
     struct lock table_lock;                 /* of writers; readers take none */
@@ -344,6 +349,20 @@ struct tier bundles_tier(struct bundles *bundles);
 struct tier base_tier(struct base_bundle *base);
 /* Appends, for the message about a base kernel that is missing, why it is not there. Blocks. */
 void base_tell(struct base_bundle *base, struct str *out);
+
+/*
+ * A remote cache as a tier (remote_tier.c): entries by http or https, through a helper process that
+ * is started at the first question. remote_open reads the settings and the keys, and starts
+ * nothing; *tier's close function closes what it made. QUERN_E_ARGUMENT, QUERN_E_CACHE or
+ * QUERN_E_IO when the settings or the keys cannot be used.
+ */
+quern_status remote_open(const struct settings *settings, struct log *log,
+                         struct counters *counters, struct remote_tier **remote, struct tier *tier);
+/* Appends, for the message about a kernel that is missing, what the remote said. Thread-safe. */
+void remote_tell(struct remote_tier *remote, struct str *out);
+/* Asks the remote for an entry that is not there, and appends what became of that, for `quern
+ * doctor`; false: it does not answer. Blocks for seconds at most. */
+bool remote_try(struct remote_tier *remote, struct str *out);
 
 /* Tell the host of a kernel's making (watch.c), all from one thread. `begun`: when the search for
  * the kernel began, by os_now. */

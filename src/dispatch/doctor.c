@@ -171,6 +171,18 @@ static void check_cache(struct report *r, quern_ctx *ctx)
             (unsigned long long)usage.bytes, (unsigned long long)usage.quarantined);
 }
 
+/* A remote that does not answer is a problem: whoever names one relies on it. */
+static void check_remote(struct report *r, quern_ctx *ctx)
+{
+    struct str text = {0};
+
+    if (!ctx->remote)
+        return;
+    const bool good = remote_try(ctx->remote, &text);
+    say(r, good, "remote cache", "%s", str_text(&text));
+    str_free(&text);
+}
+
 static void check_cpu(struct report *r)
 {
     __builtin_cpu_init();
@@ -342,6 +354,7 @@ static void examine(struct report *r, struct quern_options *o, const struct sett
     check_toolchain(r, ctx);
     check_worker(r, ctx);
     check_cache(r, ctx);
+    check_remote(r, ctx);
     check_cpu(r);
     if (s->target)
         check_facts(r, ctx, ctx->id.target);

@@ -92,6 +92,18 @@ static void take_entry(struct kernel *k, const struct store_entry *entry, enum q
     k->tier = tier;
 }
 
+/* Puts what came from afar into the tiers that can be written to. */
+static void keep_entry(quern_ctx *ctx, const struct store_entry *entry)
+{
+    struct store_record record = entry->record;
+    const struct hash128 key = hash128_of(record.key_text, record.key_text_bytes);
+
+    record.parsed = &entry->object;
+    for (size_t i = 0; i < ctx->tier_count; i++)
+        if (ctx->tiers[i].put)
+            ctx->tiers[i].put(ctx->tiers[i].self, &key, &record);
+}
+
 /* Asks one tier, or asks again after a question whose answer is pending. True: it has the kernel,
  * which is taken. */
 static bool ask(quern_ctx *ctx, struct kernel *k, const struct kernel_search *search, size_t tier,
@@ -105,6 +117,8 @@ static bool ask(quern_ctx *ctx, struct kernel *k, const struct kernel_search *se
     if (answer != TIER_PENDING)
         get->pending = NULL;
     if (answer == TIER_HIT) {
+        if (t->far)
+            keep_entry(ctx, &entry);
         take_entry(k, &entry, t->id);
         k->by_source = get->by_source;
         counter_add(&ctx->counters, QUERN_STAT_HIT_SOURCE, get->by_source);
@@ -168,14 +182,14 @@ static void from_tiers(quern_ctx *ctx, struct kernel *k, enum quern_jit jit,
                        struct kernel_search *search)
 {
     const int last = ctx->settings.toolchain != QUERN_TOOLCHAIN_EXACT;
-    const bool compiled = can_compile(ctx, jit);
+    const bool compiled = can_compile(ctx, jit), base = plan_is_base(&k->plan);
 
     for (int by_source = 0; by_source <= last; by_source++)
         for (size_t i = 0; i < ctx->tier_count; i++) {
             struct tier_get *const get = &search->gets[i][by_source];
             *get = (struct tier_get){.by_source = by_source};
             if ((!by_source || !compiled || ctx->tiers[i].source_first) &&
-                ask(ctx, k, search, i, get))
+                !(base && ctx->tiers[i].far) && ask(ctx, k, search, i, get))
                 return;
         }
 }
@@ -267,8 +281,8 @@ static quern_status compile(quern_ctx *ctx, struct kernel *k, struct kernel_sear
 }
 
 /* QUERN_E_WOULD_COMPILE: where the kernel is not, why it may not be compiled, what became of the
- * bundles, as a bundle that was refused is why a kernel is missing that its host shipped, and the
- * command that makes it, last, because a long message is cut at its end. */
+ * bundles and the remote, as a bundle that was refused is why a kernel is missing that its host
+ * shipped, and the command that makes it, last, because a long message is cut at its end. */
 static quern_status would_compile(quern_ctx *ctx, const struct kernel *k, const char *why)
 {
     const char *const directory = store_directory(ctx->store);
@@ -280,6 +294,8 @@ static quern_status would_compile(quern_ctx *ctx, const struct kernel *k, const 
     bundles_tell(&ctx->bundles, &bundles);
     if (plan_is_base(&k->plan))
         base_tell(&ctx->base, &bundles);
+    else if (ctx->remote)
+        remote_tell(ctx->remote, &bundles);
     problem_text(&k->plan.problem, text);
     error_set(QUERN_E_WOULD_COMPILE, __FILE__, FAIL_AT("can_compile"),
               "kernel %s for %s is %s%s and %s%s; made by: quern prewarm --target %s --m %d \"%s\"",
@@ -351,7 +367,7 @@ static quern_status compile_once(quern_ctx *ctx, struct kernel *k, struct kernel
 static quern_status from_compiler(quern_ctx *ctx, struct kernel *k, struct kernel_search *search,
                                   enum quern_jit jit)
 {
-    if (ask_pending(ctx, k, search, can_compile(ctx, jit) ? 0 : PENDING_MS))
+    if (ask_pending(ctx, k, search, can_compile(ctx, jit) ? TIER_GRACE : PENDING_MS))
         return QUERN_OK;
     quern_status status = may_compile(ctx, k, jit);
     if (status == QUERN_OK)

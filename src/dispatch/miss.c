@@ -150,6 +150,22 @@ static void add_fields(struct str *out, const struct store_want *w, const char *
     }
 }
 
+/* Asks a tier, and waits for its answer where it does not know at once. */
+#define ANSWER_MS 30000
+static bool has(const struct tier *t, const struct store_want *w, struct store_entry *entry)
+{
+    struct tier_get g = {.want = w};
+    enum tier_answer answer = t->get(t->self, &g, entry);
+
+    if (answer == TIER_PENDING) {
+        g.wait_ms = ANSWER_MS;
+        answer = t->get(t->self, &g, entry);
+    }
+    if (answer == TIER_PENDING)
+        t->cancel(t->self, &g);
+    return answer == TIER_HIT;
+}
+
 /* Appends where a kernel is found, or else how the nearest entry differs from it. */
 static quern_status explain_kernel(quern_ctx *ctx, const struct kernel *k,
                                    const struct store_want *w, struct str *out)
@@ -161,8 +177,8 @@ static quern_status explain_kernel(quern_ctx *ctx, const struct kernel *k,
     str_addf(out, "%s: key %s\n", k->plan.symbol, hex);
     for (size_t i = 0; i < ctx->tier_count; i++) {
         const struct tier *const t = &ctx->tiers[i];
-        struct store_entry entry;
-        if (t->get(t->self, &(struct tier_get){.want = w}, &entry) == TIER_HIT) {
+        struct store_entry entry = {0};
+        if (has(t, w, &entry)) {
             const struct store_record *const r = &entry.record;
             str_addf(out, "  is in %s%s\n%s", t->name,
                      r->rules != LINT_RULES ? ", not scanned"

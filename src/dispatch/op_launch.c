@@ -18,7 +18,7 @@ void arg_numbers(struct arg_values *values, const struct plan_slice *slice, int6
     values->of[PLAN_ARG_M] = (uint64_t)slice->rows;
     values->of[PLAN_ARG_FIRST] = (uint64_t)(before + slice->first);
     values->of[PLAN_ARG_LDA] = (uint64_t)(lda ? lda : p->k);
-    values->of[PLAN_ARG_LDC] = (uint64_t)(ldc ? ldc : p->n);
+    values->of[PLAN_ARG_LDC] = (uint64_t)(ldc ? ldc : problem_columns(p));
     values->of[PLAN_ARG_WORKGROUPS] = plan_workgroups(slice->plan, grid);
     if (!plan_is_base(slice->plan))
         return;
@@ -77,8 +77,10 @@ static quern_status check_strides(const struct quern_problem *p, const struct qu
     }
     FAIL_IF(args->lda && (args->lda < p->k || args->lda > LD_MAX), QUERN_E_ARGUMENT,
             "args.lda is %" PRId64 " elements; expected 0 or at least k=%" PRId64, args->lda, p->k);
-    FAIL_IF(args->ldc && (args->ldc < p->n || args->ldc > LD_MAX), QUERN_E_ARGUMENT,
-            "args.ldc is %" PRId64 " elements; expected 0 or at least n=%" PRId64, args->ldc, p->n);
+    const int64_t columns = problem_columns(p);
+    FAIL_IF(args->ldc && (args->ldc < columns || args->ldc > LD_MAX), QUERN_E_ARGUMENT,
+            "args.ldc is %" PRId64 " elements; expected 0 or at least n%s=%" PRId64, args->ldc,
+            p->act ? "/2" : "", columns);
     FAIL_IF(args->lda * dtype_bytes(p->a) % plan_row_align(p), QUERN_E_ALIGN,
             "args.lda is %" PRId64 " elements of %u bytes; expected rows of a multiple of %u bytes",
             args->lda, dtype_bytes(p->a), plan_row_align(p));

@@ -77,12 +77,21 @@ static quern_status open_base(quern_ctx *ctx, struct tier *tier)
     return QUERN_OK;
 }
 
+static quern_status open_remote(quern_ctx *ctx, struct tier *tier)
+{
+    tier->get = NULL;
+    return ctx->settings.remote
+               ? remote_open(&ctx->settings, &ctx->log, &ctx->counters, &ctx->remote, tier)
+               : QUERN_OK;
+}
+
 /* The functions that open the tiers, in the order in which tiers are asked. A new tier is one row
  * here; the settings say how to open it, and quern.h has its counters. A tier that the settings do
  * not want leaves its `get` null. */
 static quern_status (*const openers[])(quern_ctx *ctx, struct tier *tier) = {
     open_bundles,
     open_cache,
+    open_remote,
     open_base,
 };
 

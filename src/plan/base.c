@@ -49,14 +49,19 @@ bool base_takes(const struct quern_problem *problem, const struct family *family
     /* matrix units sum over whole groups of the nominal layer */
     return family->base_rows &&
            (family->units == PLAN_UNITS_VECTOR ||
-            (problem_group(problem) % problem_group(&nominal) == 0 && problem->k >= BASE_K_LEAST));
+            (problem_has_group(problem) && problem_group(problem) % problem_group(&nominal) == 0 &&
+             problem->k >= BASE_K_LEAST));
 }
 
 quern_status base_accepts(const struct quern_problem *q, const struct target *target,
                           const struct family *family)
 {
-    FAIL_IF(!family->base_rows, QUERN_E_DECLINED, "wq=%s has no base kernels on %s in this version",
-            weight_name(q->wq), target->name);
+    FAIL_IF(!family->base_rows || (family->units == PLAN_UNITS_MATRIX && !problem_has_group(q)),
+            QUERN_E_DECLINED, "wq=%s has no base kernels on %s in this version", weight_name(q->wq),
+            target->name);
+    FAIL_IF(q->act, QUERN_E_DECLINED,
+            "base kernels store the product itself: act=%s has kernels made to order only",
+            act_name(q->act));
     FAIL_IF(q->exact, QUERN_E_DECLINED, "base kernels make no promise: leave exact out");
     FAIL_IF(q->n < family->base_rows, QUERN_E_DECLINED,
             "n=%" PRId64 "; base kernels of wq=%s take %d or more", q->n, weight_name(q->wq),

@@ -59,7 +59,7 @@ struct plan_blas plan_blas_choose(const struct plan_set *set)
     struct plan_blas b = {0};
 
     if (q->op != QUERN_OP_GEMM || (q->a != QUERN_F16 && q->a != QUERN_BF16) || q->c != q->a ||
-        q->bias || p->m_hi < set->m_max || !target_matrix_products(p->target) ||
+        q->bias || q->act || p->m_hi < set->m_max || !target_matrix_products(p->target) ||
         q->exact & QUERN_EXACT_BATCH_INVARIANT ||
         (q->exact & QUERN_EXACT_PRECISE && q->wq != QUERN_W_NONE))
         return b; /* the library promises nothing, and reads weights that are rounded to 16 bits */

@@ -120,7 +120,7 @@ static int64_t load_cycles(const struct plan *p, const struct model_counts *c, i
 static bool fills(const struct plan *p, int grain)
 {
     return grain > 1 ? model_busy(p, MODEL_BUSY_PERCENT_TILES, grain)
-                     : model_busy(p, MODEL_BUSY_PERCENT, 1);
+                     : model_busy(p, MODEL_BUSY_PERCENT, model_least_rows(p));
 }
 
 int64_t model_memory_cycles(const struct plan *p, int64_t weight_bytes)
@@ -140,7 +140,7 @@ bool model_estimate(struct plan *p, const struct model_counts *c)
     struct plan_estimate *const e = &p->estimate;
 
     e->vgprs = c->vgprs;
-    if (e->vgprs > MODEL_VGPRS_MAX)
+    if (e->vgprs > MODEL_VGPRS_MAX || (p->problem.act && c->wave_rows % 2))
         return false;
     const unsigned room = (unsigned)model_at_most((int)e->vgprs + SPARE_VGPRS, MODEL_VGPRS_MAX);
     const unsigned by_vgprs = target_waves_per_simd(t, room, 0, p->wave_size, (unsigned)p->waves);

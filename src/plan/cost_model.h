@@ -63,6 +63,12 @@ static inline bool model_busy(const struct plan *p, unsigned percent, int rows)
            p->estimate.busy_percent >= target_fill(p->target, groups).percent;
 }
 
+/* Rows of W that a wave works on at least: a pair, where that becomes a column of C. */
+static inline int model_least_rows(const struct plan *p)
+{
+    return p->problem.act ? 2 : 1;
+}
+
 /* Cycles that memory takes to move every operand of one slice once; `weight_bytes`: those of codes,
  * scales and zero points. */
 int64_t model_memory_cycles(const struct plan *plan, int64_t weight_bytes);
@@ -74,7 +80,8 @@ static inline int model_rows_per_workgroup(const struct plan *p, const struct mo
 }
 
 /* Fills the estimate and the grid's fields; false when a workgroup does not fit a launch, or its
- * registers and LDS no compute unit. waves_per_simd is what the counted registers and a reserve
+ * registers and LDS no compute unit, or when a wave would have one row of a pair that becomes a
+ * column of C. waves_per_simd is what the counted registers and a reserve
  * leave room for. */
 bool model_estimate(struct plan *plan, const struct model_counts *counts);
 

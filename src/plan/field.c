@@ -239,6 +239,21 @@ bool field_multiplies(const struct plan *p)
     return problem_has_activation(&p->problem);
 }
 
+bool field_has_act(const struct plan *p)
+{
+    return p->problem.act != 0;
+}
+
+static const char *act_kind(const struct plan *p)
+{
+    return p->problem.act == QUERN_ACT_SILU_MUL ? "SILU_MUL" : "SWIGLU_OAI";
+}
+
+static bool has_halves(const struct plan *p)
+{
+    return p->problem.glu == QUERN_GLU_HALVES;
+}
+
 static const char *symbol(const struct plan *p)
 {
     return p->symbol;
@@ -272,6 +287,11 @@ const struct plan_field layer_fields[] = {
     {FIELD_IF(FIELD_FLAG, "KNOWN", is_made_to_order, "whether the layer is, and what follows")},
     {FIELD_AT(FIELD_NUMBER, "N", problem.n, "rows of W"), .argument = "layer()->n"},
     {FIELD_AT(FIELD_NUMBER, "K", problem.k, "columns of W"), .argument = "layer()->k"},
+    {FIELD_IF(FIELD_FLAG, "GLU", field_has_act, "whether two rows of W become a column of C"),
+     .when = field_multiplies},
+    {FIELD_WORD("ACT", act_kind, "what they become"), .when = field_has_act},
+    {FIELD_IF(FIELD_FLAG, "GLU_HALVES", has_halves, "whether all gates come before all ups"),
+     .when = field_has_act},
     {0},
 };
 

@@ -76,6 +76,8 @@ void field_each(const struct plan *p, field_fn fn, void *user);
 
 /* Rows of every family; of families with 4-bit weights by table; of families with int4. */
 extern const struct plan_field layer_fields[], weight_fields[], int4_fields[];
+/* Whether pairs of rows of W become one column of C. */
+bool field_has_act(const struct plan *p);
 /* Words for fp8 weights, of simt_skinny and dequant: the format, and how the target reads it. */
 const char *field_fp8_kind(const struct plan *p);
 const char *field_fp8_form(enum plan_fp8 fp8);

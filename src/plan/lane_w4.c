@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The family lane_w4, products in f32 on NVIDIA's vector units: for A of f32, which no matrix unit
- * takes whole, and for GPUs without the copies that ring_w4 is made of. Its shapes differ in rows
+ * takes whole, and for GPUs without the copies that ring is made of. Its shapes differ in rows
  * and warps alone, since no speed is asked of it.
  */
 #include "plan/explain.h"
@@ -40,7 +40,9 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
     p.slices_first = true;
     p.lds_at_launch = true;
     p.lds_bytes = (uint32_t)nvidia_values_bytes(q);
-    for (p.lane_w4.rows = ROWS_MAX; p.lane_w4.rows; p.lane_w4.rows /= 2) {
+    const int least = model_least_rows(&p);
+
+    for (p.lane_w4.rows = ROWS_MAX; p.lane_w4.rows >= least; p.lane_w4.rows /= 2) {
         p.rows_per_workgroup = p.waves * p.lane_w4.rows;
         p.row_groups = model_ceil_div(q->n, p.rows_per_workgroup);
         if (p.row_groups > PLAN_GRID_Y_MAX)
@@ -82,6 +84,7 @@ static const struct plan_fields fields[] = {{layer_fields}, {nvidia_fields},    
 
 static const struct plan_template templates[] = {{"cuda/prelude/ptx"},
                                                  {"cuda/prelude/layer"},
+                                                 {"cuda/prelude/glu", .when = field_has_act},
                                                  {.choose = template_of_codes},
                                                  {"cuda/prelude/scales"},
                                                  {"cuda/prelude/codes"},

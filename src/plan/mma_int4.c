@@ -28,7 +28,7 @@ static bool takes(const struct quern_problem *q, const struct target *t)
     const struct matrix_form f = matrix_form(matrix_products(t));
 
     return q->op == QUERN_OP_GEMM && q->wq == QUERN_W_INT4 && q->a != QUERN_F32 &&
-           matrix_products(t) && q->k % least_unit(&f) == 0;
+           matrix_products(t) && q->k % least_unit(&f) == 0 && problem_pairs_near(q);
 }
 
 /* Half a tile where the two halves of a wave can work on different groups: on gfx12, and if weights
@@ -451,6 +451,7 @@ static const struct plan_fields fields[] = {
 
 static const struct plan_template templates[] = {{"prelude/prelude"},
                                                  {"prelude/layer"},
+                                                 {"prelude/glu", .when = field_has_act},
                                                  {.choose = matrix_template},
                                                  {"prelude/tiles"},
                                                  {"prelude/reduce"},

@@ -49,7 +49,7 @@ static bool takes(const struct quern_problem *q, const struct target *t)
     /* the limit of K is that of lda: offsets of rows in a tile are 32 bits */
     return q->op == QUERN_OP_GEMM && problem_has_group(q) && q->a != QUERN_F32 &&
            matrix_products(t) && q->k % 32 == 0 && problem_group(q) % 32 == 0 &&
-           q->k <= PLAN_TILE_LDA_MAX;
+           q->k <= PLAN_TILE_LDA_MAX && problem_pairs_near(q);
 }
 
 /* ---- Estimate -------------------------------------------------------------------------------- */
@@ -333,6 +333,7 @@ static const struct plan_fields fields[] = {{layer_fields},
 static const struct plan_template templates[] = {
     {"prelude/prelude"},
     {"prelude/layer"},
+    {"prelude/glu", .when = field_has_act},
     {.choose = matrix_template},
     {"prelude/int4"},
     {"prelude/round"},

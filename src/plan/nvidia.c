@@ -8,12 +8,33 @@
 
 bool nvidia_has_table(const struct quern_problem *q)
 {
-    return q->wq != QUERN_W_INT4;
+    return problem_has_group(q) && q->wq != QUERN_W_INT4;
+}
+
+bool nvidia_has_blocks(const struct plan *p)
+{
+    return problem_has_group(&p->problem);
 }
 
 const char *nvidia_template_of_pairs(const struct plan *p)
 {
-    return nvidia_has_table(&p->problem) ? "cuda/prelude/pairs" : "cuda/prelude/int4";
+    return nvidia_has_table(&p->problem) ? "cuda/prelude/pairs"
+           : nvidia_has_blocks(p)        ? "cuda/prelude/int4"
+                                         : "cuda/prelude/plain";
+}
+
+/* Rows of W are copied in pieces of 16 bytes, and a lane of four has one at a time. */
+static quern_status accepts_plain(const struct quern_problem *q, const struct target *t)
+{
+    const int64_t columns = 64 * 8 / nvidia_weight_bits(q);
+
+    FAIL_IF(q->wq == QUERN_W_FP8FNUZ, QUERN_E_DECLINED,
+            "fp8fnuz has no kernel on %s, which has no instruction for it; fp8 has", t->name);
+    FAIL_IF(q->k % columns, QUERN_E_DECLINED,
+            "k=%" PRId64 " has no kernel for wq=%s on %s in this version; a multiple of %" PRId64
+            " has",
+            q->k, weight_name(q->wq), t->name, columns);
+    return QUERN_OK;
 }
 
 quern_status nvidia_accepts(const struct quern_problem *q, const struct target *t)
@@ -21,31 +42,40 @@ quern_status nvidia_accepts(const struct quern_problem *q, const struct target *
     const enum quern_layout layout = weight_is_table(q->wq) ? QUERN_LAYOUT_BNB : QUERN_LAYOUT_K8;
     const bool exl = q->wq == QUERN_W_INT4;
 
+    FAIL_IF(q->round != QUERN_ROUND_RNE, QUERN_E_DECLINED,
+            "round=trunc has no kernel on %s, whose kernels round to nearest (round=rne)", t->name);
+    if (!problem_has_group(q))
+        return accepts_plain(q, t);
     FAIL_IF(q->layout != layout && !(exl && q->layout == QUERN_LAYOUT_EXL), QUERN_E_DECLINED,
             "only layout=%s%s has kernels for wq=%s on %s in this version%s", layout_name(layout),
             exl ? " and exl" : "", weight_name(q->wq), t->name,
             exl ? "; repack the weights once, to layout=exl (quern repack)" : "");
-    FAIL_IF(q->round != QUERN_ROUND_RNE, QUERN_E_DECLINED,
-            "round=trunc has no kernel on %s, whose kernels round to nearest (round=rne)", t->name);
     FAIL_IF(problem_group(q) % 32, QUERN_E_DECLINED,
             "group=%" PRId64 " has no kernel on %s; a multiple of 32 has", problem_group(q),
             t->name);
     return QUERN_OK;
 }
 
+unsigned nvidia_weight_bits(const struct quern_problem *q)
+{
+    return problem_has_group(q) ? 4 : 8 * dtype_bytes(problem_weight_type(q));
+}
+
 unsigned nvidia_scale_bytes(const struct quern_problem *q)
 {
-    return q->wq == QUERN_W_INT4         ? dtype_bytes(problem_scale_type(q))
+    return !problem_has_group(q)         ? 0
+           : q->wq == QUERN_W_INT4       ? dtype_bytes(problem_scale_type(q))
            : q->scale == QUERN_SCALE_F32 ? 4
                                          : 1;
 }
 
 int64_t nvidia_weight_bytes(const struct quern_problem *q)
 {
-    const int64_t groups = q->n * (q->k / problem_group(q)), scale = nvidia_scale_bytes(q);
+    const int64_t groups = problem_has_group(q) ? q->n * (q->k / problem_group(q)) : 0;
+    const int64_t scale = nvidia_scale_bytes(q);
     const int64_t zero = q->zero == QUERN_ZERO_SCALED ? scale : q->zero == QUERN_ZERO_U8;
 
-    return q->n * q->k / 2 + groups * (scale + zero);
+    return q->n * q->k * nvidia_weight_bits(q) / 8 + groups * (scale + zero);
 }
 
 int64_t nvidia_codes_bytes(const struct quern_problem *q)
@@ -84,8 +114,8 @@ static int64_t shared_start(const struct plan *p)
 
 const struct plan_field nvidia_fields[] = {
     {FIELD_OF(FIELD_NUMBER, "BLOCK", field_group, "weights along K that share a scale"),
-     .argument = BLOCK_ARGUMENT},
-    {FIELD_WORD("WORD_ORDER", word_order, "of the weights in a word")},
+     .argument = BLOCK_ARGUMENT, .when = nvidia_has_blocks},
+    {FIELD_WORD("WORD_ORDER", word_order, "of the weights in a word"), .when = nvidia_has_blocks},
     {FIELD_WORD("C_TYPE", field_c_type, "elements of C and of a bias")},
     {FIELD_WORD("A_TYPE", field_a_type, "elements of A"), .when = field_multiplies},
     {FIELD_OF(FIELD_FLAG, "SCALE_IS_NESTED", is_nested, "whether scales are quantised again")},

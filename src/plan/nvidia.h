@@ -7,20 +7,26 @@
 
 /* Whether 4-bit weights are decoded by a table of all pairs of codes, as int4 is not. */
 bool nvidia_has_table(const struct quern_problem *q);
-/* The template that makes pairs of numbers of codes: by that table, or by masks. */
+/* The template that makes pairs of numbers of codes, by that table or by masks, or that says that
+ * weights are numbers. */
 const char *nvidia_template_of_pairs(const struct plan *p);
-/* Bytes of a block's scale, or of its code where scales are nested. */
+/* Bits of a weight: 4, 8 or 16. */
+unsigned nvidia_weight_bits(const struct quern_problem *q);
+/* Bytes of a block's scale, or of its code where scales are nested; 0: there are no blocks. */
 unsigned nvidia_scale_bytes(const struct quern_problem *q);
 /* Bytes of a layer: its packed weights, scales and zero points. */
 int64_t nvidia_weight_bytes(const struct quern_problem *q);
 
-/* QUERN_E_DECLINED with a sentence for layouts, groups and roundings without a kernel. */
+/* QUERN_E_DECLINED with a sentence for layouts, groups, sizes and roundings without a kernel. */
 quern_status nvidia_accepts(const struct quern_problem *q, const struct target *t);
 
 /* Of shared memory for the 256 values of nested scales; 0 for others. */
 int64_t nvidia_codes_bytes(const struct quern_problem *q);
 /* Of a table of the sixteen values with a copy for each lane, and of those. */
 int64_t nvidia_values_bytes(const struct quern_problem *q);
+
+/* Of struct plan_template and struct plan_field: whether weights are codes, in blocks. */
+bool nvidia_has_blocks(const struct plan *p);
 
 /* Rows of the families' fields: weights, scales and types, and of the grid and shared memory. */
 extern const struct plan_field nvidia_fields[], nvidia_grid_fields[];

@@ -85,8 +85,8 @@ struct matrix_shape {
     enum plan_pairing pairing;         /* of mma_int4; 0 in mma_w4 */
 };
 
-/* Of ring_w4, whose workgroups keep a ring of stages filled from memory. */
-struct ring_w4_shape {
+/* Of ring, whose workgroups keep a ring of stages filled from memory. */
+struct ring_shape {
     int k_warps;     /* waves that share rows of W, each with a part of a chunk of K */
     int row_warps;   /* such sets of waves, with 16 rows each */
     int units;       /* of a wave in a chunk: what is decoded at a time */
@@ -135,7 +135,7 @@ struct probe_shape {
 #define FAMILIES_AMD(X)                                                                            \
     X(dequant) X(simt_w4) X(simt_int4) X(simt_skinny) X(mma_w4) X(mma_int4) X(mma_tile)
 /* The families for NVIDIA's GPUs. */
-#define FAMILIES_NVIDIA(X) X(dequant_w4) X(lane_w4) X(ring_w4) X(slab_w4)
+#define FAMILIES_NVIDIA(X) X(dequant_w4) X(lane_w4) X(ring) X(slab_w4)
 
 /* The shapes of all families, as members of struct plan, which has that of its family alone. */
 #define PLAN_SHAPES                                                                                \
@@ -145,7 +145,7 @@ struct probe_shape {
     struct matrix_shape matrix;                                                                    \
     struct mma_tile_shape tile;                                                                    \
     struct dequant_shape dequant;                                                                  \
-    struct ring_w4_shape ring;                                                                     \
+    struct ring_shape ring;                                                                        \
     struct slab_w4_shape slab;                                                                     \
     struct lane_w4_shape lane_w4;                                                                  \
     struct probe_shape probe;

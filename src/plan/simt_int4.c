@@ -2,7 +2,8 @@
 /*
  * Candidates and instruction counts of the family simt_int4. The counts follow the template
  * (templates/family/simt_int4.hip, decode/int4.hip) and were fitted to code that hipRTC 6.4.3 made
- * of it; cost_model.c makes a choice of them.
+ * of it; cost_model.c makes a choice of them. This file is long because products by lanes and by
+ * matrix instructions are counted side by side.
  */
 #include "plan/base.h"
 #include "plan/explain.h"
@@ -13,6 +14,7 @@
 #define ITEMS_MAX    1024 /* work-items of a workgroup */
 #define VALUES_MAX   32   /* sums per lane that the template's reduction can fold */
 #define SIZE_MAX_NK  ((int64_t)1 << 27)
+#define PAIRS_MAX    ((int64_t)1 << 36) /* weights, of which 32 share a scale of 4 bytes */
 #define CK_BYTES_MAX ((int64_t)1 << 32) /* layout ck: one 32-bit offset reaches all of b */
 #define LOAD_WEIGHTS 32 /* of a lane in one load; lanes with matrix products may have two loads */
 #define CK_LANES     8  /* row_lanes in layout ck: its 16-byte blocks of eight rows fill a line */
@@ -41,6 +43,11 @@ static quern_status accepts(const struct quern_problem *q, const struct target *
     FAIL_IF(q->layout == QUERN_LAYOUT_CK && q->n > CK_BYTES_MAX / q->k * 2, QUERN_E_DECLINED,
             "n=%" PRId64 " k=%" PRId64 " makes more than 4 GiB of weights, which layout=ck has no "
             "kernel for; use layout=k8 or exl",
+            q->n, q->k);
+    FAIL_IF(q->glu == QUERN_GLU_HALVES && q->n > PAIRS_MAX / q->k, QUERN_E_DECLINED,
+            "n=%" PRId64 " k=%" PRId64
+            " puts the scales of gate and up more than 4 GiB apart, which "
+            "glu=halves has no kernel for; use glu=interleaved",
             q->n, q->k);
     FAIL_IF(q->a == QUERN_F16 && !(t->capabilities & CAP_DOT2_F32_F16), QUERN_E_DECLINED,
             "%s has no v_dot2_f32_f16; use a=f32 or a=bf16 there", t->name);
@@ -396,7 +403,7 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
     p.products = model_lane_products(&p.problem, p.target);
     p.wave_size = p.target->wave_size;
     try_lanes(&p, p.problem.layout == QUERN_LAYOUT_CK ? CK_LANES : 1, ranking);
-    if (p.products == PRODUCTS_MATRIX && p.m_tile % SQUARE == 0)
+    if (p.products == PRODUCTS_MATRIX && p.m_tile % SQUARE == 0 && problem_pairs_near(&p.problem))
         try_lanes(&p, SQUARE, ranking);
 }
 
@@ -478,11 +485,19 @@ static const struct plan_field shape[] = {
 static const struct plan_fields fields[] = {{layer_fields}, {int4_fields}, {formats}, {tile_fields},
                                             {shape},        {grid_fields}, {0}};
 
-static const struct plan_template templates[] = {
-    {"prelude/prelude"},   {"prelude/layer"},      {"prelude/reduce"},
-    {.choose = reduction}, {"prelude/int4"},       {"prelude/round"},
-    {"decode/int4"},       {"decode/scale_group"}, {"prelude/dual_dot2", .when = dual_dot2},
-    {"prelude/products"},  {"family/simt_int4"},   {0}};
+static const struct plan_template templates[] = {{"prelude/prelude"},
+                                                 {"prelude/layer"},
+                                                 {"prelude/glu", .when = field_has_act},
+                                                 {"prelude/reduce"},
+                                                 {.choose = reduction},
+                                                 {"prelude/int4"},
+                                                 {"prelude/round"},
+                                                 {"decode/int4"},
+                                                 {"decode/scale_group"},
+                                                 {"prelude/dual_dot2", .when = dual_dot2},
+                                                 {"prelude/products"},
+                                                 {"family/simt_int4"},
+                                                 {0}};
 
 const struct family family_simt_int4 = {
     .name = "simt_int4",

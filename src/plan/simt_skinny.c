@@ -411,7 +411,7 @@ static bool estimate(struct plan *p, const struct model_counts *counts)
             e->busy_percent >= MODEL_BUSY_PERCENT_TILES && model_busy(p, BUSY_PERCENT_FULL, 8);
     else
         e->fills = e->kernel_cycles <= fills_below(e->memory_cycles) &&
-                   model_busy(p, BUSY_PERCENT_FULL, 1);
+                   model_busy(p, BUSY_PERCENT_FULL, model_least_rows(p));
     return true;
 }
 
@@ -450,9 +450,12 @@ static bool busy_enough(struct plan *p, const struct model_ranking *ranking)
     const int64_t groups = model_ceil_div(p->problem.n, rows_of_workgroup(p));
 
     p->estimate.busy_percent = target_fill(p->target, (uint64_t)groups).percent;
-    if (p->skinny.row_lanes != 8 && model_full(ranking) && !model_busy(p, BUSY_PERCENT_FULL, 1))
+    if (p->skinny.row_lanes != 8 && model_full(ranking) &&
+        !model_busy(p, BUSY_PERCENT_FULL, model_least_rows(p)))
         return false;
-    return ranking->wanted || model_busy(p, MODEL_BUSY_PERCENT, p->skinny.row_lanes);
+    return ranking->wanted ||
+           model_busy(p, MODEL_BUSY_PERCENT,
+                      p->skinny.row_lanes == 1 ? model_least_rows(p) : p->skinny.row_lanes);
 }
 
 /* Tries a plan with a workgroup for each group of rows; and with workgroups that stay on a compute
@@ -585,7 +588,8 @@ static void try_products(struct plan *p, enum plan_products products, int row_la
 {
     p->products = products;
     p->skinny.row_lanes = row_lanes;
-    try_shapes(p, ranking);
+    if (row_lanes == 1 || problem_pairs_near(&p->problem))
+        try_shapes(p, ranking);
 }
 
 /* Tries products of 16-bit numbers: of A as it is, and of fp8 converted to A's type, or f16. */
@@ -620,7 +624,7 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
         /* With several rows of A, or bytes that have to be converted, the matrix instruction, which
          * takes eight rows of W, is better even if groups of eight rows leave compute units idle:
          * nothing else is tried. */
-        const bool eight = has & CAP_MFMA_FP8 && q->n >= 8;
+        const bool eight = has & CAP_MFMA_FP8 && q->n >= 8 && problem_pairs_near(q);
         if (!eight || (p.skinny.fp8 == FP8_NATIVE && p.m_tile == 1))
             try_products(&p, has & CAP_DOT4_F32_FP8 ? PRODUCTS_DOT4 : f32, 1, ranking);
         if (has & CAP_MFMA_FP8)
@@ -760,6 +764,7 @@ static const struct plan_fields fields[] = {{layer_fields}, {formats},     {tile
 
 static const struct plan_template templates[] = {{"prelude/prelude"},
                                                  {"prelude/layer"},
+                                                 {"prelude/glu", .when = field_has_act},
                                                  {"prelude/reduce"},
                                                  {"prelude/round"},
                                                  {"prelude/stage"},

@@ -411,6 +411,7 @@ static const struct plan_fields fields[] = {{layer_fields}, {weight_fields}, {ro
 
 static const struct plan_template templates[] = {{"prelude/prelude"},
                                                  {"prelude/layer"},
+                                                 {"prelude/glu", .when = field_has_act},
                                                  {"prelude/reduce"},
                                                  {.choose = template_of_codes},
                                                  {.choose = template_of_scale},

@@ -216,10 +216,16 @@ static const struct plan_field shape[] = {
 static const struct plan_fields fields[] = {{layer_fields}, {nvidia_fields},      {tile_fields},
                                             {shape},        {nvidia_grid_fields}, {0}};
 
-static const struct plan_template templates[] = {
-    {"cuda/prelude/ptx"},          {"cuda/prelude/warpgroup"}, {"cuda/prelude/layer"},
-    {.choose = template_of_codes}, {"cuda/prelude/scales"},    {.choose = nvidia_template_of_pairs},
-    {"cuda/prelude/activations"},  {"cuda/family/slab_w4"},    {0}};
+static const struct plan_template templates[] = {{"cuda/prelude/ptx"},
+                                                 {"cuda/prelude/warpgroup"},
+                                                 {"cuda/prelude/layer"},
+                                                 {"cuda/prelude/glu", .when = field_has_act},
+                                                 {.choose = template_of_codes},
+                                                 {"cuda/prelude/scales"},
+                                                 {.choose = nvidia_template_of_pairs},
+                                                 {"cuda/prelude/activations"},
+                                                 {"cuda/family/slab_w4"},
+                                                 {0}};
 
 static const int tiles[] = {32, 64, 0};
 

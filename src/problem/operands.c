@@ -118,7 +118,7 @@ static struct shape scales_shape(const struct quern_problem *p)
 
 static struct shape result_shape(const struct quern_problem *p, int64_t m)
 {
-    return problem_has_activation(p) ? matrix(m, p->n) : matrix(p->n, p->k);
+    return problem_has_activation(p) ? matrix(m, problem_columns(p)) : matrix(p->n, p->k);
 }
 
 /* ---- The rows of one problem ----------------------------------------------------------------- */

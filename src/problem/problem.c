@@ -37,6 +37,8 @@ static const struct names layout_names =
 static const struct names round_names = NAMES("rne", "trunc");
 static const struct names exact_names = NAMES("batch_invariant", "precise", "both");
 static const struct names kernels_names = NAMES("base");
+static const struct names act_names = NAMES("silu_mul", "swiglu_oai");
+static const struct names glu_names = NAMES("halves", "interleaved");
 
 static const char *name_of(const struct names *names, int value)
 {
@@ -54,6 +56,14 @@ const char *weight_name(enum quern_weight w)
 const char *layout_name(enum quern_layout layout)
 {
     return name_of(&layout_names, (int)layout);
+}
+const char *act_name(enum quern_act act)
+{
+    return name_of(&act_names, (int)act);
+}
+const char *glu_name(enum quern_glu glu)
+{
+    return name_of(&glu_names, (int)glu);
 }
 
 /* ---- What applies to what -------------------------------------------------------------------- */
@@ -93,6 +103,24 @@ int64_t problem_group(const struct quern_problem *p)
     return p->group == QUERN_GROUP_CHANNEL ? p->k : p->group;
 }
 
+int64_t problem_columns(const struct quern_problem *p)
+{
+    return p->act ? p->n / 2 : p->n;
+}
+
+int64_t problem_weight_row(const struct quern_problem *p, int64_t row)
+{
+    return p->glu == QUERN_GLU_HALVES ? row / 2 + row % 2 * (p->n / 2) : row;
+}
+
+bool problem_pairs_near(const struct quern_problem *p)
+{
+    const int64_t halves =
+        p->layout == QUERN_LAYOUT_DENSE ? 2 * dtype_bytes(problem_weight_type(p)) : 1;
+
+    return p->glu != QUERN_GLU_HALVES || p->n / 2 * (p->k / 2 + 1) * halves < INT64_C(1) << 31;
+}
+
 enum quern_dtype problem_weight_type(const struct quern_problem *p)
 {
     return p->wq == QUERN_W_FP8 ? QUERN_DT_FP8 : p->wq == QUERN_W_FP8FNUZ ? QUERN_DT_FP8FNUZ : p->a;
@@ -110,17 +138,19 @@ bool problem_equal(const struct quern_problem *p, const struct quern_problem *q)
     return p->n == q->n && p->k == q->k && p->op == q->op && p->wq == q->wq &&
            p->group == q->group && p->scale == q->scale && p->zero == q->zero && p->a == q->a &&
            p->c == q->c && p->bias == q->bias && p->layout == q->layout && p->round == q->round &&
-           p->exact == q->exact && p->kernels == q->kernels;
+           p->exact == q->exact && p->kernels == q->kernels && p->act == q->act && p->glu == q->glu;
 }
 
 uint64_t problem_hash(const struct quern_problem *p)
 {
-    /* every enumeration fits in 4 bits and the group in 16; n and k are mixed in whole */
+    /* every enumeration fits in 4 bits, act and glu in 2, the group in 16; n and k are mixed in
+     * whole */
     const uint64_t words = (uint64_t)p->op | (uint64_t)p->wq << 4 | (uint64_t)p->scale << 8 |
                            (uint64_t)p->zero << 12 | (uint64_t)p->a << 16 | (uint64_t)p->c << 20 |
                            (uint64_t)p->bias << 24 | (uint64_t)p->layout << 28 |
                            (uint64_t)p->round << 32 | (uint64_t)(uint16_t)p->group << 36 |
-                           (uint64_t)p->exact << 52 | (uint64_t)p->kernels << 56;
+                           (uint64_t)p->exact << 52 | (uint64_t)p->kernels << 56 |
+                           (uint64_t)p->act << 60 | (uint64_t)p->glu << 62;
     uint64_t h = words;
 
     /* each word is mixed in by a multiplication and a fold; the constant is 2^64 divided by the
@@ -278,6 +308,28 @@ static quern_status check_words(const struct quern_problem *p)
     return QUERN_OK;
 }
 
+/* act and glu: neither without the other. */
+static quern_status check_pairs(const struct quern_problem *p)
+{
+    if (p->act)
+        TRY(check_range("act", (int)p->act, &act_names));
+    if (p->glu)
+        TRY(check_range("glu", (int)p->glu, &glu_names));
+    FAIL_IF(p->act && !p->glu, QUERN_E_PROBLEM,
+            "act=%s needs glu=halves (the gates are the first n/2 rows of W) or glu=interleaved "
+            "(they are the even rows)",
+            act_name(p->act));
+    FAIL_IF(p->glu && !p->act, QUERN_E_PROBLEM,
+            "glu=%s says which rows of W are gate and up, for act=silu_mul or act=swiglu_oai, "
+            "neither of which is given",
+            glu_name(p->glu));
+    FAIL_IF(p->act && p->n % 2, QUERN_E_PROBLEM,
+            "n=%" PRId64 " is odd; with act=%s n counts gate and up, each row of W, so that it is "
+            "even",
+            p->n, act_name(p->act));
+    return QUERN_OK;
+}
+
 static quern_status check_types(const struct quern_problem *p)
 {
     const bool a16 = p->a == QUERN_F16 || p->a == QUERN_BF16;
@@ -337,6 +389,8 @@ static quern_status normalise(struct quern_problem p, struct quern_problem *out)
         TRY(check_absent("a", !p.a, &p));
         TRY(check_absent("bias", !p.bias, &p));
         TRY(check_absent("exact", !p.exact, &p));
+        TRY(check_absent("act", !p.act, &p));
+        TRY(check_absent("glu", !p.glu, &p));
         FAIL_IF(p.wq == QUERN_W_NONE, QUERN_E_PROBLEM, "op=dequant needs quantised weights");
     }
     if (!problem_has_group(&p))
@@ -356,6 +410,7 @@ static quern_status normalise(struct quern_problem p, struct quern_problem *out)
         TRY(check_range("exact", (int)p.exact, &exact_names));
     if (p.kernels)
         TRY(check_range("kernels", (int)p.kernels, &kernels_names));
+    TRY(check_pairs(&p));
     if (problem_has_scale(&p))
         TRY(check_range("scale", (int)p.scale, &scale_names));
     if (problem_has_zero(&p))
@@ -412,6 +467,8 @@ static const struct word {
     {"n", WORD_DIMENSION, FIELD(n), NULL},
     {"k", WORD_DIMENSION, FIELD(k), NULL},
     {"bias", WORD_FLAG, FIELD(bias), NULL},
+    {"act", WORD_ENUM, FIELD(act), &act_names},
+    {"glu", WORD_ENUM, FIELD(glu), &glu_names},
     {"layout", WORD_ENUM, FIELD(layout), &layout_names},
     {"round", WORD_ENUM, FIELD(round), &round_names},
     {"exact", WORD_ENUM, FIELD(exact), &exact_names},
@@ -521,8 +578,8 @@ quern_status quern_problem_parse(const char *text, struct quern_problem *problem
         while (i < WORD_COUNT && (strlen(words[i].key) != key || memcmp(words[i].key, at, key)))
             i++;
         FAIL_IF(i == WORD_COUNT, QUERN_E_PROBLEM,
-                "unknown word \"%.*s\"; known words are op wq group scale zero a c n k bias layout "
-                "round exact kernels",
+                "unknown word \"%.*s\"; known words are op wq group scale zero a c n k bias act "
+                "glu layout round exact kernels",
                 shown, at);
         FAIL_IF(seen[i], QUERN_E_PROBLEM, "%s is given twice", words[i].key);
         seen[i] = true;
@@ -540,16 +597,19 @@ quern_status quern_problem_parse(const char *text, struct quern_problem *problem
 static bool applies(const struct word *w, const struct quern_problem *p)
 {
     switch (w->key[0]) {
-    case 'g':
-        return problem_has_group(p);
+    case 'g': /* what canonical text leaves out where nothing is given, here and below */
+        return w->key[1] == 'r' ? problem_has_group(p) : p->glu != 0;
     case 's':
         return problem_has_scale(p);
     case 'z':
         return problem_has_zero(p);
     case 'a':
+        if (w->key[1])
+            return p->act != 0;
+        return problem_has_activation(p);
     case 'b':
         return problem_has_activation(p);
-    case 'e': /* exact and kernels are what canonical text leaves out at its default */
+    case 'e':
         return p->exact != 0;
     case 'k':
         return !w->key[1] || p->kernels;

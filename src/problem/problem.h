@@ -37,6 +37,18 @@ bool problem_has_activation(const struct quern_problem *p);
  */
 int64_t problem_group(const struct quern_problem *p);
 
+/* Columns of C of a normalised problem with activations: N, or N/2 where pairs of rows of W become
+ * one. */
+int64_t problem_columns(const struct quern_problem *p);
+
+/* Such a problem's row of W that counts as number `row` where gate and up of a pair are neighbours,
+ * gate first: as they stand if they are interleaved. */
+int64_t problem_weight_row(const struct quern_problem *p, int64_t row);
+
+/* Whether gate and up of a pair lie less than 2 GiB apart in b, so that what lanes add to an
+ * address that they share fits 32 bits. */
+bool problem_pairs_near(const struct quern_problem *p);
+
 /* The type of the weights of layout dense: fp8, or that of A. */
 enum quern_dtype problem_weight_type(const struct quern_problem *p);
 
@@ -65,6 +77,8 @@ static inline unsigned dtype_bytes(enum quern_dtype t)
 }
 const char *dtype_name(enum quern_dtype t);
 const char *op_name(enum quern_op_kind op);
+const char *act_name(enum quern_act act);
+const char *glu_name(enum quern_glu glu);
 const char *weight_name(enum quern_weight w);
 
 /* Whether weights are codes of bitsandbytes' tables of sixteen values: NF4 and FP4, in layout bnb,

@@ -134,7 +134,8 @@ quern_status quant_dequantise(const struct quern_problem *problem, const union o
                               float *w);
 
 /*
- * y[m,N] = A . dequantised(W)^T + bias in double precision, on all CPUs, for a normalised problem.
+ * y[m,N] = A . dequantised(W)^T + bias in double precision, on all CPUs, for a normalised problem;
+ * with act, y[m,N/2] is what that makes of gate and up.
  * Weights are dequantised exactly (code value times scale, one product, in double), and every sum
  * has one order: the same operands give the same bits on any machine. Blocks. Errors:
  * QUERN_E_DECLINED as of quant_accepts, and for op=dequant; QUERN_E_ARGUMENT, QUERN_E_MEMORY.

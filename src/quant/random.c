@@ -13,6 +13,9 @@
 
 /* Items that one thread fills at a time. */
 #define RUN 65536
+/* Activations of problems with act are larger by so much, so that gate and up, else about 1, lie on
+ * both sides of what bounds them. */
+#define ACT_SIZE 6
 
 /* The `index`-th output of SplitMix64 (Steele, Lea, Flood 2014) started at `seed`. */
 static uint64_t random_at(uint64_t seed, uint64_t index)
@@ -209,7 +212,8 @@ void quant_random(const struct quern_problem *problem, int64_t m, uint64_t seed,
                             .seed = random_at(seed, 0),
                             .array = out->a,
                             .items = (size_t)m * k,
-                            .type = problem->a});
+                            .type = problem->a,
+                            .divisor = problem->act ? 1.0 / ACT_SIZE : 0});
     if (quant_is_dense(problem))
         fill_dense(problem, seed, out);
     else if (out->b)

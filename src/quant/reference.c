@@ -3,6 +3,7 @@
  * The reference product, in double. Two rows of W are dequantised at a time and multiplied with
  * four rows of A at a time. Every dot product is four sums over k ≡ 0, 1, 2, 3 (mod 4), added
  * pairwise at the end: the same operations in the same order whatever the CPU, the threads and M.
+ * Where gate and up of W become one column of C, they are the two rows.
  * The compiler may not fuse multiply and add (ISO C mode), so wider vectors change nothing.
  */
 #include "quant/quant.h"
@@ -10,11 +11,16 @@
 #include "base/os.h"
 #include "base/thread.h"
 
+#include <math.h>
 #include <string.h>
 
 #define LANES  4 /* partial sums of a dot product */
 #define W_ROWS 2
 #define A_ROWS 4
+/* Of act=swiglu_oai, as gpt-oss's published model code has them (swiglu_limit, alpha). */
+#define GATE_MAX  7.0
+#define UP_MAX    7.0
+#define SHARPNESS 1.702
 /* The rows of W are cut into at most PARTS_MAX parts, each with scratch memory of its own, and with
  * about PART_WORK multiplications or more. */
 #define PARTS_MAX 256
@@ -113,6 +119,42 @@ static dot_block_fn best_dot_block(void)
     return dot_block_plain;
 }
 
+static size_t weight_row(const struct product *p, size_t row)
+{
+    return (size_t)problem_weight_row(p->problem, (int64_t)row);
+}
+
+static double logistic(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+
+/* What gate and up become. The comparisons leave a NaN as it is. */
+static double activated(enum quern_act act, double gate, double up)
+{
+    if (act == QUERN_ACT_SILU_MUL)
+        return gate * logistic(gate) * up;
+    gate = gate > GATE_MAX ? GATE_MAX : gate;
+    up = up > UP_MAX ? UP_MAX : up < -UP_MAX ? -UP_MAX : up;
+    return gate * logistic(SHARPNESS * gate) * (up + 1);
+}
+
+/* Stores what the dot products of `count` neighbouring rows of W with row m of A make of C. */
+static void store(const struct product *p, size_t m, size_t row, size_t count,
+                  const double dots[W_ROWS])
+{
+    const enum quern_dtype c = p->problem->c;
+    double y[W_ROWS];
+
+    for (size_t r = 0; r < count; r++)
+        y[r] = dots[r] * p->a_scale +
+               (p->in->bias ? (double)quant_load(c, p->in->bias, weight_row(p, row + r)) : 0);
+    if (p->problem->act)
+        p->y[m * (p->n / 2) + row / 2] = activated(p->problem->act, y[0], y[1]);
+    else
+        memcpy(p->y + m * p->n + row, y, count * sizeof *y);
+}
+
 static void multiply_rows(const struct product *p, size_t first, size_t count, double *w)
 {
     const dot_block_fn dot = best_dot_block();
@@ -123,14 +165,11 @@ static void multiply_rows(const struct product *p, size_t first, size_t count, d
         const size_t rows = first + count - row < W_ROWS ? first + count - row : W_ROWS;
 
         for (size_t r = 0; r < rows; r++)
-            dequantise_row(p, row + r, w + r * stride);
+            dequantise_row(p, weight_row(p, row + r), w + r * stride);
         for (size_t m = 0; m < p->m; m += A_ROWS) {
             dot(w, p->a + m * stride, stride, dots);
-            for (size_t r = 0; r < rows; r++)
-                for (size_t s = 0; s < A_ROWS && m + s < p->m; s++)
-                    p->y[(m + s) * p->n + row + r] =
-                        dots[r][s] * p->a_scale +
-                        (p->in->bias ? (double)quant_load(p->problem->c, p->in->bias, row + r) : 0);
+            for (size_t s = 0; s < A_ROWS && m + s < p->m; s++)
+                store(p, m + s, row, rows, (const double[]){dots[0][s], dots[1][s]});
         }
     }
 }

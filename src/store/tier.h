@@ -14,11 +14,15 @@
  * cancelled. */
 enum tier_answer { TIER_MISS, TIER_HIT, TIER_PENDING };
 
+/* As wait_ms: as long as the tier holds it worth while before a compiler is asked as well. */
+#define TIER_GRACE (-1)
+
 /* One question to one tier. When it is asked again it may be a copy, in another place. */
 struct tier_get {
     const struct store_want *want; /* during this call only */
     bool by_source; /* what any toolchain made of the same source serves: see store_get_by_source */
-    int wait_ms;    /* how long an answer may be waited for that is pending without it */
+    int wait_ms;    /* how long an answer may be waited for that is pending without it; or
+                       TIER_GRACE */
     void *pending;  /* the tier's own, not null exactly while its answer is pending */
 };
 
@@ -28,6 +32,9 @@ struct tier {
     /* Whether what another toolchain made is taken from here even where a compiler could make the
      * kernel anew. So it is of bundles: somebody chose what is in them. */
     bool source_first;
+    /* Asking costs more than a look at a disk. So base kernels, for which nobody waits, are not
+     * asked for here; and what comes from here is put into the other tiers. */
+    bool far;
     void *self; /* the first argument of each function */
     /* On TIER_HIT fills *entry, whole and for this target, which the caller frees; on TIER_MISS
      * entry->miss says why, if that is known. May block on the disk, and for wait_ms. */

@@ -251,9 +251,9 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     UNROLL for (u32 t = 0; t < N_TILES; t++) {
         const u32 start = WHOLE_GROUPS ? n0 + t * 16 : minimum(n0 + t * 16, N - 1);
         const u32 row = WHOLE_GROUPS ? lane % 16 : minimum(lane % 16, N - 1 - start);
-        b_tile[t] = b + (u64)start * (WORD_BLOCKS ? 16 : K / 2);
-        b_offset[t] = row * (WORD_BLOCKS ? 16 : K / 2) + place_of(b_part);
-        scale_row[t] = scales_of_rows(start, row, SCALE_NAMES);
+        b_tile[t] = b + (u64)W_ROW(start) * (WORD_BLOCKS ? 16 : K / 2);
+        b_offset[t] = W_ROW(row) * (WORD_BLOCKS ? 16 : K / 2) + place_of(b_part);
+        scale_row[t] = scales_of_rows(W_ROW(start), W_ROW(row), SCALE_NAMES);
     }
     UNROLL for (u32 i = 0; i < M_TILES; i++) {
         const u32 row = m0 + i * 16 + lane % 16 % M_TILE;
@@ -490,7 +490,10 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
                               ldc, [&](float result, u32 n) {
                                   result *= SCALED && SCALED_BY_DOTS ? RESTORED : CODE_UNIT;
 #if BIAS
-                                  result += BIAS_OF(bias, n, b);
+                                  result += BIAS_OF(bias, W_ROW(n), b);
+#endif
+#if GLU
+                                  result = activated_of_two(result);
 #endif
                                   return rounded<c_element>(result, TRUNCATE);
                               });

@@ -79,9 +79,9 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     UNROLL for (u32 t = 0; t < N_TILES; t++) {
         const u32 start = WHOLE_GROUPS ? n0 + t * 16 : minimum(n0 + t * 16, N - 1);
         const u32 row = WHOLE_GROUPS ? lane % 16 : minimum(lane % 16, N - 1 - start);
-        b_tile[t] = b + (u64)start * (K / 2);
-        b_offset[t] = row * (K / 2) + b_part / 2;
-        scale_row[t] = scales_of_row(start + row, SCALE_NAMES);
+        b_tile[t] = b + (u64)W_ROW(start) * (K / 2);
+        b_offset[t] = W_ROW(row) * (K / 2) + b_part / 2;
+        scale_row[t] = scales_of_row(W_ROW(start + row), SCALE_NAMES);
     }
     UNROLL for (u32 i = 0; i < M_TILES; i++)
         a_start[i] = (const u8 *)(a + (u64)(first + minimum(m0 + i * 16 + lane % 16, m - 1)) * lda +
@@ -225,7 +225,10 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
                              ldc, [&](float result, u32 n) {
                                  result *= CODE_UNIT;
 #if BIAS
-                                 result += BIAS_OF(bias, n, b);
+                                 result += BIAS_OF(bias, W_ROW(n), b);
+#endif
+#if GLU
+                                 result = activated_of_two(result);
 #endif
                                  return (c_element)result;
                              });

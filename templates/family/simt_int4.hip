@@ -270,10 +270,10 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     const u32 n_own = N >= WAVE_ROWS ? lane_n : minimum(lane_n, N - 1); // with LANES_N > 1
     const u8 *b_row[ROWS], *a_row[A_TILES];
     UNROLL for (u32 r = 0; r < ROWS; r++)
-        b_row[r] = b + (WORD_BLOCKS ? (u64)n_base * 16 : (u64)n_base * (K / 2)) +
-                   r * LANES_N * (WORD_BLOCKS ? 16 : K / 2);
-    const u32 b_own = LANES_N == 1 ? 0 : n_own * (WORD_BLOCKS ? 16 : K / 2);
-    const row_scales groups = scales_of_rows(n_base, n_own, SCALE_NAMES);
+        b_row[r] = b + (WORD_BLOCKS ? (u64)W_ROW(n_base) * 16 : (u64)W_ROW(n_base) * (K / 2)) +
+                   W_ROW(r * LANES_N) * (WORD_BLOCKS ? 16 : K / 2);
+    const u32 b_own = LANES_N == 1 ? 0 : W_ROW(n_own) * (WORD_BLOCKS ? 16 : K / 2);
+    const row_scales groups = scales_of_rows(W_ROW(n_base), W_ROW(n_own), SCALE_NAMES);
     const u64 a_stride = lda * sizeof(a_element);
     const u32 a_lane = lane % A_ROWS;
     a_row[0] = (const u8 *)a + (first + m0) * a_stride;
@@ -305,7 +305,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
             // where a row lies further off than load instructions of gfx9 have room for, the offset
             // is added in 32 bits, by one instruction; in 64 bits it would take three
             const u32 off = r * LANES_N * (K / 2);
-            const bool far = PRODUCTS == MATRIX && (!KNOWN || off > 4000);
+            const bool far = PRODUCTS == MATRIX && !GLU && (!KNOWN || off > 4000);
             const u8 *const from =
                 WORD_BLOCKS ? b_row[r] + (at * N + b_own) + (u64)further / 2 * N
                             : b_row[far ? 0 : r] + (at + b_own + (far ? off : 0)) + further / 2;
@@ -313,11 +313,12 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
                 load_dwords<minimum(WORDS, 4), WEIGHTS_ONCE>(packed[r] + w, from + w * 4);
         }
         UNROLL for (u32 r = 0; r < ROWS; r++)
-            scale[r] = scale_of_block<SPANS>(groups, r * LANES_N * BLOCKS + blocks, block);
+            scale[r] = scale_of_block<SPANS>(groups, W_ROW(r * LANES_N) * BLOCKS + blocks, block);
         UNROLL for (u32 r = 0; r < ROWS; r++)
-            zero[r] = ZERO == ZERO_NONE
-                          ? 0
-                          : zero_of_block<SPANS>(groups, r * LANES_N * BLOCKS + blocks, block);
+            zero[r] =
+                ZERO == ZERO_NONE
+                    ? 0
+                    : zero_of_block<SPANS>(groups, W_ROW(r * LANES_N) * BLOCKS + blocks, block);
     };
 
     // Shared sums of A: each wave takes as many chunks of a row of A at a time as it has lanes. Its
@@ -406,7 +407,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
                     (WHOLE_GROUPS || (result_n[j] >= n0 && result_n[j] < N));
 #if BIAS
         const u32 bias_n = WHOLE_GROUPS ? result_n[j] : minimum(result_n[j], N - 1);
-        bias_value[j] = BIAS_OF(bias, bias_n, b);
+        bias_value[j] = BIAS_OF(bias, W_ROW(bias_n), b);
 #endif
     }
     if (SUMS == SHARED)
@@ -570,9 +571,13 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
 #if BIAS
         result[j] += bias_value[j];
 #endif
+#if GLU
+        constexpr u32 PAIR_BIT = SQUARE ? 1 : LANES_N > 1 ? 0 : reduced_pair_bit<VALUES>();
+        result[j] = activated(result[j], across<PAIR_BIT>(result[j], lane));
+#endif
         c_element *const c_row = c + (u64)(first + result_i[j]) * ldc;
-        if (stores[j])
-            *at_offset(c_row, result_n[j] * (u32)sizeof(c_element)) =
+        if (stores[j] && HAS_COLUMN(result_n[j]))
+            *at_offset(c_row, C_COLUMN(result_n[j]) * (u32)sizeof(c_element)) =
                 rounded<c_element>(result[j], TRUNCATE);
     }
 }

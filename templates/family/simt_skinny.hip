@@ -320,9 +320,10 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
         n_base = WHOLE_GROUPS     ? n0
                  : N >= WAVE_ROWS ? minimum(n0, N >= WAVE_ROWS ? N - WAVE_ROWS : 0)
                                   : 0;
-        b_row[0] = b + (u64)n_base * (K * W_SIZE);
+        b_row[0] = b + (u64)W_ROW(n_base) * (K * W_SIZE);
         UNROLL for (u32 r = 1; r < ROWS; r++)
-            b_row[r] = b_row[r - 1] + (u64)ROW_LANES * K * W_SIZE;
+            b_row[r] = b_row[r - 1] +
+                       (u64)(W_ROW(r * ROW_LANES) - W_ROW((r - 1) * ROW_LANES)) * K * W_SIZE;
         const u32 begin = PHASES == 1 ? which : n0 / WAVE_ROWS;
         phase = PHASES == 0 || PHASED_PASSES == 0 ? 0 : first_step(begin, PHASED_PASSES);
     };
@@ -343,7 +344,7 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
         u32 k, w, a; // the first weight; offsets in bytes from a row of W and of A
     };
     auto place_at = [&](u32 k, u32 of_stage) {
-        const u32 w = opaque(k * W_SIZE + (ROW_LANES > 1 ? n_own * (K * W_SIZE) : 0));
+        const u32 w = opaque(k * W_SIZE + (ROW_LANES > 1 ? W_ROW(n_own) * (K * W_SIZE) : 0));
         const bool alike = ROW_LANES == 1 && A_SIZE == W_SIZE && RESIDENT;
         return place{k, w, alike ? w : opaque((RESIDENT ? k : of_stage) * A_SIZE)};
     };
@@ -551,9 +552,10 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
                 UNROLL for (u32 j = 0; j < RESULTS; j++)
                     result[j] += partial[((wave + q) * RESULTS + j) * WAVE + lane];
         }
-        UNROLL for (u32 j = 0; j < RESULTS; j++)
-            if ((SPLIT_K == 1 || wave % SPLIT_K == 0) && stores[j] && i[j] < m &&
-                (WHOLE_GROUPS || (n[j] >= n0_done && n[j] < N))) {
+        UNROLL for (u32 j = 0; j < RESULTS; j++) {
+            const bool own = (SPLIT_K == 1 || wave % SPLIT_K == 0) && stores[j] && i[j] < m &&
+                             (WHOLE_GROUPS || (n[j] >= n0_done && n[j] < N));
+            if (GLU || own) { // a pair's results are in two lanes
                 result[j] *= w_number::UNIT * a_number::UNIT;
 #if B_SCALED
                 result[j] *= *b_scale;
@@ -562,10 +564,19 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
                 result[j] *= *a_scale;
 #endif
 #if BIAS
-                result[j] += BIAS_OF(bias, n[j], b);
+                result[j] += BIAS_OF(bias, W_ROW(GLU ? minimum(n[j], N - 1) : n[j]), b);
 #endif
-                (c + (u64)(first + i[j]) * ldc)[n[j]] = rounded<c_element>(result[j], TRUNCATE);
+#if GLU
+                constexpr u32 PAIR_BIT = !MATRICES        ? reduced_pair_bit<POWER>()
+                                         : ROW_LANES == 4 ? 5
+                                                          : 0;
+                result[j] = activated(result[j], across<PAIR_BIT>(result[j], lane));
+#endif
+                if (own && HAS_COLUMN(n[j]))
+                    (c + (u64)(first + i[j]) * ldc)[C_COLUMN(n[j])] =
+                        rounded<c_element>(result[j], TRUNCATE);
             }
+        }
         if (!more)
             break;
         group = group_next;

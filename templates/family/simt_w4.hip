@@ -67,8 +67,8 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     const u8 *b_row[ROWS], *a_row[M_TILE];
     row_scales scale_row[ROWS];
     UNROLL for (u32 r = 0; r < ROWS; r++) {
-        b_row[r] = b + (u64)n_base * (K / 2) + r * (K / 2);
-        scale_row[r] = scales_of_row(n_base + r, SCALE_NAMES);
+        b_row[r] = b + (u64)W_ROW(n_base) * (K / 2) + W_ROW(r) * (K / 2);
+        scale_row[r] = scales_of_row(W_ROW(n_base + r), SCALE_NAMES);
     }
     UNROLL for (u32 i = 0; i < M_TILE; i++)
         a_row[i] = (const u8 *)(a + (u64)(first + row_of_a(m0 + i, m)) * lda);
@@ -119,7 +119,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     const bool stores =
         reduced_owner<VALUES>(lane) && (WHOLE_GROUPS || (n >= n0 && n0 < N)) && is_row_of_a(i, m);
 #if BIAS
-    const float bias_value = BIAS_OF(bias, n, b);
+    const float bias_value = BIAS_OF(bias, W_ROW(n), b);
 #endif
     barrier();
 
@@ -227,7 +227,10 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
 #if BIAS
     result += bias_value;
 #endif
+#if GLU
+    result = activated(result, across<reduced_pair_bit<VALUES>()>(result, lane));
+#endif
     c_element *const c_row = c + (u64)(first + i) * ldc;
-    if (stores)
-        *at_offset(c_row, n * (u32)sizeof(c_element)) = (c_element)result;
+    if (stores && HAS_COLUMN(n))
+        *at_offset(c_row, C_COLUMN(n) * (u32)sizeof(c_element)) = (c_element)result;
 }

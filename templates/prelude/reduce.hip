@@ -112,6 +112,11 @@ template <u32 VALUES> DEVICE u32 reduced_index(u32 lane)
     return VALUES == 32 ? (lane & 15) << 1 | (lane >> 4 & 1)
                         : (lane & 15) / (16 / minimum(VALUES, 16));
 }
+// The lane bit in which lanes with values 2i and 2i + 1 differ.
+template <u32 VALUES> constexpr u32 reduced_pair_bit()
+{
+    return VALUES == 32 ? 4 : VALUES == 16 ? 0 : VALUES == 8 ? 1 : VALUES == 4 ? 2 : 3;
+}
 // True in exactly one lane for each value.
 template <u32 VALUES> DEVICE bool reduced_owner(u32 lane)
 {

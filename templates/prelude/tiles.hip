@@ -41,7 +41,7 @@ DEVICE tile spread_scale(float scale)
 
 // Adds up the tiles of the waves that share rows of W, and stores the results. Each wave puts its
 // tiles into LDS, [row of A][row of W], as many at a time as fit into SHARED_BYTES; then those
-// waves sum them, in the order of waves, and store what `finish` makes of a sum for column n. The
+// waves sum them, in the order of waves, and store what `finish` makes of a sum for row n of W. The
 // halves of a wave write two rows of A at once: in every other row 16 columns are swapped, so that
 // the two meet no bank.
 template <u32 SHARED_BYTES, class ELEMENT, class FINISH>
@@ -59,7 +59,7 @@ DEVICE void store_tiles(const tile (&total)[M_TILES][N_TILES], LDS float *partia
     constexpr u32 MEMBERS = SPLIT_K * WAVE; // lanes that share rows of W
     const u32 member = wave % SPLIT_K * WAVE + lane;
     const u32 row = member / ROUND_ROWS, n = n0 + member % ROUND_ROWS;
-    ELEMENT *const c_start = c + (u64)(first + m0 + row) * ldc + n;
+    ELEMENT *const c_start = c + (u64)(first + m0 + row) * ldc + C_COLUMN(n);
     const u32 mine = tile_row(0, lane) * ROUND_ROWS + lane % 16;
     const u32 other = mine ^ (SWAPPED ? lane / 16 % 2 * 16 : 0);
     UNROLL for (u32 i = 0; i < M_TILES; i++)
@@ -87,7 +87,9 @@ DEVICE void store_tiles(const tile (&total)[M_TILES][N_TILES], LDS float *partia
                     UNROLL for (u32 q = 0; q < SPLIT_K; q++)
                         result = part + q ? result + sums[q * WAVE_FLOATS] : sums[0];
                 }
-                c_start[(i * 16 + down) * ldc + across] = finish(result, n + across);
+                const ELEMENT finished = finish(result, n + across);
+                if (HAS_COLUMN(n))
+                    c_start[(i * 16 + down) * ldc + C_COLUMN(across)] = finished;
             }
         }
 }

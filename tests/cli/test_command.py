@@ -94,7 +94,7 @@ def test_an_unknown_option_is_misuse(quern, verb):
         (["sim", "plan.json", "a"], "'a' is not an operand"),
         (["sim", "plan.json", "a=x", "a=y"], "operand a is given twice"),
         (["sim", "plan.json", "--check=slow"], "--check 'slow' is not one of fast|full"),
-        (["cache", "empty"], "'empty' is not one of stat|list|verify|clear"),
+        (["cache", "empty"], "'empty' is not one of stat|list|verify|clear|push"),
         (["quantize", PROBLEM], "which weights"),
         (["quantize", PROBLEM, "v=x"], "no operand 'v'"),
         (["prewarm", "--target", TARGET], "what to make"),

@@ -359,10 +359,68 @@ def test_a_record_of_several_targets(quern, tmp_path):
     assert (one["target"], one["kernels"]) == ("gfx942", 1)
     assert quern.json(*words, "--jit", "off", env={"QUERN_TARGET": "gfx942"})["kernels"] == 1
     parts = [quern.json(*words, "--shard", f"{i}/2", "--jit", "off") for i in (1, 2)]
-    assert [[p["target"] for p in part["problems"]] for part in parts] == [[TARGET, "gfx942"],
-                                                                           [TARGET]]  # fmt: skip
+    # the two kernels of one layer, and the one of each of the others
+    assert [len(part["problems"]) for part in parts] in ([1, 2], [2, 1])
+    assert sorted(p["target"] for part in parts for p in part["problems"]) == [TARGET, TARGET,
+                                                                               "gfx942"]
+    assert {part["kernels"] for part in parts} == {2}
     quern.refused(*words, "--cache-dir", tmp_path / "empty", "--jit", "off", status=1,
                   says=["3 of 3 problems failed; op=gemm wq=nf4", f" for {TARGET}: "])  # fmt: skip
+
+
+def shard_of(quern, manifest, shard, env=None):
+    """The n of a part's layers, of which none is made: nothing may be compiled."""
+    done = quern("prewarm", "--json", "--jit", "off", "--manifest", manifest, "--shard", shard,
+                 env=env, status=1)
+    return [p["problem"].split(" n=")[1].split()[0] for p in json.loads(done.stdout)["problems"]]
+
+
+def test_parts_are_disjoint_complete_and_balanced(quern, tmp_path):
+    """Every other layer takes several kernels and not one: every nth of them would be no share."""
+    lines = [f"target={TARGET} m={'1' if i % 2 else '1-64'} wq=nf4 n={64 + 32 * i} k=64 a=bf16\n"
+             for i in range(24)]
+    manifest, shuffled = tmp_path / "manifest", tmp_path / "shuffled"
+    manifest.write_text("".join(lines))
+    shuffled.write_text("".join(lines[::-1]))
+    every = sorted(64 + 32 * i for i in range(24))
+    for parts in (1, 2, 3, 4, 24):
+        made = [list(map(int, shard_of(quern, manifest, f"{i}/{parts}")))
+                for i in range(1, parts + 1)]
+        assert sorted(n for part in made for n in part) == every
+        heavy = [sum((n - 64) // 32 % 2 == 0 for n in part) for part in made]
+        assert max(heavy) - min(heavy) <= 1, (parts, heavy)
+        other = Quern(tmp_path / "another machine")
+        assert [sorted(map(int, shard_of(other, shuffled, f"{i}/{parts}", env={"LC_ALL": "C"})))
+                for i in range(1, parts + 1)] == [sorted(part) for part in made]
+        for i in range(parts):
+            slurm = {"SLURM_ARRAY_TASK_ID": str(10 + 5 * i), "SLURM_ARRAY_TASK_MIN": "10",
+                     "SLURM_ARRAY_TASK_MAX": str(10 + 5 * (parts - 1)),
+                     "SLURM_ARRAY_TASK_STEP": "5", "SLURM_ARRAY_TASK_COUNT": str(parts)}
+            job = {"JOB_COMPLETION_INDEX": str(i)}
+            if parts <= 4:
+                assert list(map(int, shard_of(quern, manifest, "auto", env=slurm))) == made[i]
+                indexed = shard_of(quern, manifest, f"auto/{parts}", env=job)
+                assert list(map(int, indexed)) == made[i]
+    # more parts than layers: some have none, which is no failure
+    empty = quern.json("prewarm", "--manifest", manifest, "--shard", "30/30")
+    assert empty["problems"] == [] and empty["kernels"] == 0
+
+
+@pytest.mark.parametrize("shard, env, says", [
+    ("auto", {}, "there is no SLURM_ARRAY_TASK_ID and no JOB_COMPLETION_INDEX"),
+    ("auto", {"JOB_COMPLETION_INDEX": "0"}, "give --shard auto/N"),
+    ("auto/2", {"JOB_COMPLETION_INDEX": "2"}, "there is no part 3 of 2"),
+    ("auto/2", {"JOB_COMPLETION_INDEX": "first"}, "JOB_COMPLETION_INDEX is 'first'"),
+    ("auto/0", {"JOB_COMPLETION_INDEX": "0"}, "is not a part of a whole"),
+    ("auto/x", {"JOB_COMPLETION_INDEX": "0"}, "is not a part of a whole"),
+    ("auto", {"SLURM_ARRAY_TASK_ID": "5", "SLURM_ARRAY_TASK_MIN": "1", "SLURM_ARRAY_TASK_MAX": "9",
+              "SLURM_ARRAY_TASK_STEP": "1", "SLURM_ARRAY_TASK_COUNT": "3"}, "in equal steps"),
+    ("auto/3", {"SLURM_ARRAY_TASK_ID": "1", "SLURM_ARRAY_TASK_MIN": "1",
+                "SLURM_ARRAY_TASK_MAX": "2", "SLURM_ARRAY_TASK_COUNT": "2"}, "has 2 tasks"),
+])  # fmt: skip
+def test_parts_that_make_no_sense(quern, shard, env, says):
+    quern.refused("prewarm", "--target", TARGET, "--shard", shard, "wq=nf4 n=64 k=64 a=bf16",
+                  env=env, status=2, says=says)
 
 
 def test_every_warning_is_shown(tmp_path):

@@ -35,6 +35,9 @@ class Problem(ctypes.Structure):
         ("exact", ctypes.c_int),
         ("unused2", ctypes.c_int32),
         ("kernels", ctypes.c_int),
+        ("unused3", ctypes.c_int32),
+        ("act", ctypes.c_int),
+        ("glu", ctypes.c_int),
     ]
 
 
@@ -84,12 +87,18 @@ WORDS = {
     "round": ["rne", "trunc"],
     "exact": ["batch_invariant", "precise", "both"],
     "kernels": ["base"],
+    "act": ["silu_mul", "swiglu_oai"],
+    "glu": ["halves", "interleaved"],
 }
-ORDER = ["op", "wq", "group", "scale", "zero", "a", "c", "n", "k", "bias", "layout", "round"]
-ORDER += ["exact", "kernels"]
+ORDER = ["op", "wq", "group", "scale", "zero", "a", "c", "n", "k", "bias", "act", "glu"]
+ORDER += ["layout", "round", "exact", "kernels"]
 ANY_WORDS = st.fixed_dictionaries(
     {"wq": st.sampled_from(WORDS["wq"]), "n": st.integers(1, 2**20), "k": st.integers(1, 4096)},
     optional={word: st.sampled_from(values) for word, values in WORDS.items() if word != "wq"},
+)
+# act and glu, which go together, or neither.
+PAIRS = st.just({}) | st.fixed_dictionaries(
+    {word: st.sampled_from(WORDS[word]) for word in ("act", "glu")}
 )
 # Multiples of every group, so that most of them are accepted.
 GOOD_WORDS = st.fixed_dictionaries(
@@ -110,7 +119,7 @@ GOOD_WORDS = st.fixed_dictionaries(
         "exact": st.sampled_from(["batch_invariant", "precise", "both"]),
         "kernels": st.just("base"),
     },
-)
+).flatmap(lambda words: PAIRS.map(lambda pair: {**words, **pair}))
 
 
 def joined(words, rng):

@@ -34,7 +34,8 @@ def tree(tmp_path):
         (tmp_path / name).mkdir(parents=True)
     for name in ("run.py", "sim_coverage.py"):
         shutil.copy(TOP / "tests" / name, tmp_path / "tests")
-    (tmp_path / "tests/threads.txt").touch()
+    for name in ("threads.txt", "long.txt"):
+        (tmp_path / "tests" / name).touch()
 
     def add(name, output, status):
         path = tmp_path / "build/release/tests/unit" / name
@@ -120,3 +121,27 @@ def test_programs_that_start_threads_are_under_thread_sanitizer(tmp_path, monkey
     result = check(tmp_path)
     assert result.failed == 1
     assert result.output == "test_unknown starts threads and is not in tests/threads.txt\n"
+
+
+def test_sanitizers_run_the_long_programs_of_a_list(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(TOP / "tests")
+    runner = importlib.import_module("run")
+    lists = {name: tmp_path / name for name in ("THREADED", "SANITIZED_LONG")}
+    lists["THREADED"].write_text("tests/unit/test_pool  src/x.c\n")
+    lists["SANITIZED_LONG"].write_text(
+        "# why\ntests/unit/test_pool_long\ntests/unit/test_way_long\n")
+    for name, path in {"TOP": tmp_path, **lists}.items():
+        monkeypatch.setattr(runner, name, path)
+    for build in ("release", "asan", "tsan"):
+        (tmp_path / "build" / build / "tests/unit").mkdir(parents=True)
+        for name in ("pool", "pool_long", "numbers", "numbers_long", "way_long"):
+            (tmp_path / "build" / build / f"tests/unit/test_{name}").touch(mode=0o755)
+
+    def names(build, every=False):
+        return [p.name.removeprefix("test_")
+                for _, p in runner.find_files([build], [], lambda _: True, every)]  # fmt: skip
+
+    all_programs = ["numbers", "numbers_long", "pool", "pool_long", "way_long"]
+    assert names("release") == names("asan", True) == names("tsan", True) == all_programs
+    assert names("asan") == ["numbers", "pool", "pool_long", "way_long"]
+    assert names("tsan") == ["pool", "pool_long"]

@@ -217,7 +217,7 @@ static void make(struct t_layer *l, quern_ctx *ctx, const struct quern_problem *
                           .problem = *p,
                           .m = m,
                           .lda = lda ? lda : p->k,
-                          .ldc = ldc ? ldc : p->n,
+                          .ldc = ldc ? ldc : problem_columns(p),
                           .args = QUERN_INIT(struct quern_args)};
     for (int i = 0; i < OPERAND_COUNT; i++)
         if (i != OPERAND_C && operand_describe(p, (enum operand)i, m, &o))
@@ -225,7 +225,7 @@ static void make(struct t_layer *l, quern_ctx *ctx, const struct quern_problem *
     quant_random(p, m, seed, &out);
     if (edit)
         edit(user, p, m, &out);
-    l->reference = fresh(l, (size_t)(m * p->n) * sizeof(double));
+    l->reference = fresh(l, (size_t)(m * problem_columns(p)) * sizeof(double));
     assert_int_equal(quant_reference(p, &out, m, l->reference), QUERN_OK);
 
     for (int i = 0; i < OPERAND_COUNT; i++)
@@ -236,7 +236,7 @@ static void make(struct t_layer *l, quern_ctx *ctx, const struct quern_problem *
     void *const a = padded_rows(l, out.a, &bytes);
     l->args.a = place(l, "a", a, bytes, QUERN_SIM_READ);
     /* no byte more than the last row needs */
-    l->c_bytes = (size_t)((m - 1) * l->ldc + p->n) * dtype_bytes(p->c);
+    l->c_bytes = (size_t)((m - 1) * l->ldc + problem_columns(p)) * dtype_bytes(p->c);
     l->c = fresh(l, l->c_bytes);
     l->args.c = place(l, "c", NULL, l->c_bytes, QUERN_SIM_WRITE);
     l->c_buffer = l->buffer[l->placed - 1];
@@ -289,8 +289,8 @@ double t_layer_error(const struct t_layer *l)
     if (quern_buffer_read(l->c_buffer, l->c, l->c_bytes) != QUERN_OK)
         fail_msg("%s", quern_last_error()->message);
     for (int64_t i = 0; i < l->m; i++)
-        for (int64_t j = 0; j < l->problem.n; j++) {
-            const double want = l->reference[i * l->problem.n + j];
+        for (int64_t j = 0; j < problem_columns(&l->problem); j++) {
+            const double want = l->reference[i * problem_columns(&l->problem) + j];
             const double got = t_layer_result(l, i, j);
             if (!(fabs(got - want) <= difference))
                 difference = isnan(got) ? INFINITY : fabs(got - want);

@@ -58,7 +58,7 @@ struct t_layer {
     quern_buffer *buffer[QUERN_OPERANDS_MAX], *c_buffer;
     size_t allocated, placed;
     struct quern_args args;
-    double *reference; /* [m,N] */
+    double *reference; /* as C, packed */
 };
 /* lda, ldc: 0 for packed. */
 void t_layer_make(struct t_layer *l, quern_ctx *ctx, const struct quern_problem *p, int64_t m,

@@ -16,7 +16,7 @@
 #define FAILURES_MAX 8 /* that are shown */
 
 static struct run {
-    char text[128];
+    char text[192];
     const char *target;
     int m;
 } runs[RUNS_MAX];

@@ -129,6 +129,15 @@ PROBE(roundings)
     }
 }
 
+PROBE(two_at_once)
+{
+    for (u32 i = 0; i < 5; i++) {
+        OUT(3 * i, round_bf16x2(as_float(IN(3 * i)), as_float(IN(3 * i + 1))));
+        OUT(3 * i + 1, widen_fp8x2(IN(3 * i + 2) & 0xffff));
+        OUT(3 * i + 2, widen_fp8x2(IN(3 * i + 2) >> 16));
+    }
+}
+
 PROBE(matrix_bf16)
 {
     float c[4] = {as_float(IN(6)), as_float(IN(7)), as_float(IN(8)), as_float(IN(9))};

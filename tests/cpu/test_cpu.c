@@ -6,6 +6,7 @@
  * more steps than its ring has stages: mistakes in who waits for whom show from the second time
  * round on. Each is a program that the host's C++ compiler makes: one in three here, one in seven
  * under a sanitizer, which sees no more of the program than its making; all in test_cpu_long.c.
+ * This file is long because each launch and each planted mistake is a row of a table.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -92,7 +93,8 @@ static double error_of(const struct bench *b, int m)
 {
     const struct quern_problem *const p = &b->problem;
     const bool weights = p->op == QUERN_OP_DEQUANT;
-    const size_t count = (size_t)(weights ? p->k : m) * (size_t)p->n;
+    const size_t count =
+        weights ? (size_t)p->k * (size_t)p->n : (size_t)m * (size_t)problem_columns(p);
     double *const want = malloc(count * sizeof *want), largest = 0, difference = 0;
     float *const exact = malloc(count * sizeof *exact);
 
@@ -117,9 +119,12 @@ static double error_of(const struct bench *b, int m)
     return difference / largest;
 }
 
+/* With act, errors of the product count more: src/dispatch/verify.c. */
 static double tolerance_of(const struct quern_problem *p)
 {
-    return p->op == QUERN_OP_DEQUANT ? 0 : p->a == QUERN_F32 && p->c == QUERN_F32 ? 1e-5 : 5e-3;
+    const double product = p->a == QUERN_F32 && p->c == QUERN_F32 ? 1e-5 : 5e-3;
+
+    return p->op == QUERN_OP_DEQUANT ? 0 : p->act ? 4 * product : product;
 }
 
 /* ---- What is right is taken ------------------------------------------------------------------ */
@@ -130,7 +135,7 @@ static double tolerance_of(const struct quern_problem *p)
         on, &family_slab_w4
 
 static const struct run runs[] = {
-    /* ring_w4: one chunk of K, then several, whole and ragged */
+    /* ring: one chunk of K, then several, whole and ragged */
     {"wq=nf4 n=112 k=1024 a=bf16", 1, NULL, 1},
     {"wq=nf4 n=275 k=1024 a=bf16 bias=1", 8, NULL, 2},
     {"wq=fp4 n=101 k=1024 a=f16 bias=1", 5, NULL, 1},
@@ -166,6 +171,21 @@ static const struct run runs[] = {
      1}, /* two tiles a batch */
     {"wq=nf4 n=200 k=1600 a=bf16 bias=1", 32,
      "waves=8 products=12 k_warps=2 row_warps=2 units=3 stages=4", 1},
+    /* weights that are numbers: of 16 bits, e4m3 with A of 16 bits and of e4m3 */
+    {"wq=none n=112 k=1024 a=bf16", 1, NULL, 1},
+    {"wq=none n=275 k=1056 a=f16 bias=1", 8, NULL, 2},
+    {"wq=none n=130 k=4128 a=bf16 c=f32", 7, NULL, 1},
+    {"wq=none n=101 k=2048 a=f16", 29, NULL, 1},
+    {"wq=none n=64 k=32 a=bf16", 3, NULL, 1},
+    {"wq=none n=2200 k=640 a=bf16", 5, "waves=4 products=12 k_warps=2 row_warps=1 units=3 stages=3",
+     1},
+    {"wq=fp8 n=112 k=1024 a=bf16", 1, NULL, 1},
+    {"wq=fp8 n=275 k=1088 a=f16 bias=1", 8, NULL, 2},
+    {"wq=fp8 n=130 k=4160 a=fp8 c=bf16 bias=1", 7, NULL, 1},
+    {"wq=fp8 n=101 k=2048 a=fp8 c=f32", 29, NULL, 1},
+    {"wq=fp8 n=96 k=512 a=bf16", 64, NULL, 1},
+    {"wq=none n=274 k=1056 a=bf16 bias=1 act=silu_mul glu=halves", 9, NULL, 2},
+    {"wq=fp8 n=130 k=1088 a=fp8 c=f16 act=swiglu_oai glu=interleaved", 4, NULL, 1},
     /* slab_w4: one group and several for a slab, chunks whole and ragged, tiles and slices */
     {"wq=nf4 n=130 k=512 a=bf16", 32, SLAB(7, 64, 1, 2, 3, 1)},
     {"wq=nf4 n=275 k=1088 a=bf16 bias=1", 29, SLAB(19, 112, 2, 2, 2, 2)},
@@ -182,6 +202,17 @@ static const struct run runs[] = {
     {"wq=int4 n=100 k=384 a=f32", 1, NULL, 1},
     {"wq=int4 n=33 k=1056 group=32 a=f32 scale=f16 zero=u8 bias=1 layout=exl", 4, NULL, 1},
     {"wq=int4 n=40 k=288 group=channel a=f32 scale=bf16 zero=scaled", 7, NULL, 1},
+    /* gate and up, by each of the three: halves and interleaved, whole tiles and their ends */
+    {"wq=nf4 n=112 k=1024 a=bf16 bias=1 act=silu_mul glu=halves", 1, NULL, 1},
+    {"wq=mxfp4 n=130 k=736 a=bf16 bias=1 act=swiglu_oai glu=interleaved", 7, NULL, 1},
+    {"wq=int4 n=74 k=1664 a=f16 zero=u8 layout=exl act=swiglu_oai glu=halves", 2, NULL, 2},
+    {"wq=fp4 n=100 k=1024 a=f16 c=f32 scale=nested act=silu_mul glu=interleaved", 64, NULL, 2},
+    {"wq=nf4 n=150 k=1088 a=bf16 bias=1 act=swiglu_oai glu=halves", 29, SLAB(19, 112, 2, 2, 2, 2)},
+    {"wq=int4 n=100 k=640 a=bf16 zero=u8 act=silu_mul glu=interleaved", 300,
+     SLAB(19, 64, 4, 1, 2, 1)},
+    {"wq=fp4 n=34 k=1056 group=32 a=f32 scale=nested bias=1 act=silu_mul glu=halves", 4, NULL, 1},
+    {"wq=int4 n=42 k=288 a=f32 group=32 zero=scaled act=swiglu_oai glu=halves", 7, NULL, 1},
+    {"wq=mxfp4 n=2 k=64 a=f32 bias=1 act=swiglu_oai glu=interleaved", 1, NULL, 1},
     /* dequant_w4 */
     {"op=dequant wq=int4 n=70 k=1152 c=bf16", 1, NULL, 1},
     {"op=dequant wq=int4 n=70 k=1152 c=f32 scale=f16 zero=u8 layout=exl", 1, NULL, 1},
@@ -221,6 +252,40 @@ static void test_kernels_are_right(void **state)
     }
 }
 
+/* Gate and up that are beyond bounds, infinite or NaN, as biases of weights that are 0: what the
+ * reference gives, whose values tests/unit/test_act.c has. */
+static void test_specials(void **state)
+{
+    static const float values[] = {2, 7, 8, -9, 0, INFINITY, -INFINITY, NAN};
+    static const char *const words[] = {"act=silu_mul glu=halves",
+                                        "act=swiglu_oai glu=interleaved"};
+    enum { VALUES = sizeof values / sizeof *values, PAIRS = VALUES * VALUES };
+
+    (void)state;
+    for (int way = 0; way < 2; way++) {
+        char text[96];
+        double want[PAIRS];
+        struct bench b;
+        snprintf(text, sizeof text, "wq=nf4 n=%d k=64 a=f32 bias=1 %s", 2 * PAIRS, words[way]);
+        const struct run r = {text, 1, NULL, 1};
+        set_up(&b, &r);
+        memset(b.host.scales, 0, 2 * PAIRS * sizeof(float));
+        for (int64_t i = 0; i < 2 * PAIRS; i++)
+            ((float *)b.host.bias)[problem_weight_row(&b.problem, i)] =
+                values[i % 2 ? i / 2 % VALUES : i / 2 / VALUES];
+        assert_int_equal(quant_reference(&b.problem, &b.host, 1, want), QUERN_OK);
+        assert_int_equal(verify_text(&b.slice, str_text(&b.source), &b.host, 1, 1, 1), QUERN_OK);
+        for (int i = 0; i < PAIRS; i++) {
+            const double got = (double)((const float *)b.host.c)[i];
+            if (isfinite(want[i]) ? !(fabs(got - want[i]) <= 4e-6 * fabs(want[i]))
+                                  : !(isnan(want[i]) ? isnan(got) : got == want[i]))
+                fail_msg("%s: gate %g, up %g gives %.9g; expected %.9g", text,
+                         (double)values[i / VALUES], (double)values[i % VALUES], got, want[i]);
+        }
+        tear_down(&b);
+    }
+}
+
 /* ---- What is wrong is found ------------------------------------------------------------------ */
 
 /* One of the problems that faults are planted into, small enough to be quick. */
@@ -233,8 +298,17 @@ static const struct run batches = {"wq=nf4 n=2200 k=640 a=bf16", 5,
 static const struct run int4 = {"wq=int4 n=130 k=1024 a=bf16 zero=u8", 5,
                                 "waves=8 products=12 k_warps=4 row_warps=1 units=4 stages=2", 1};
 static const struct run scaled = {"wq=int4 n=40 k=288 group=32 a=f16 zero=scaled", 5, NULL, 1};
+static const struct run fp8 = {"wq=fp8 n=130 k=1088 a=fp8 c=bf16", 5, NULL, 1};
+static const struct run dense = {"wq=none n=130 k=1056 a=bf16", 5, NULL, 1};
 static const struct run lane_int4 = {"wq=int4 n=40 k=256 a=f32 zero=u8", 3, NULL, 1};
 static const struct run lane = {"wq=nf4 n=97 k=320 a=f32", 3, NULL, 1};
+static const struct run ring_pairs = {"wq=nf4 n=130 k=512 a=bf16 bias=1 act=silu_mul glu=halves", 5,
+                                      "waves=8 products=12 k_warps=4 row_warps=1 units=2 stages=2",
+                                      1};
+static const struct run slab_pairs = {"wq=nf4 n=130 k=576 a=bf16 act=swiglu_oai glu=halves", 29,
+                                      SLAB(19, 112, 2, 1, 2, 1)};
+static const struct run lane_pairs = {"wq=nf4 n=98 k=320 a=f32 bias=1 act=silu_mul glu=halves", 3,
+                                      NULL, 1};
 static const struct run spread = {"op=dequant wq=nf4 n=70 k=1152 c=bf16 scale=nested", 1, NULL, 1};
 
 static const struct run slab = {"wq=nf4 n=130 k=576 a=bf16", 29, SLAB(19, 112, 2, 1, 2, 1)};
@@ -266,8 +340,8 @@ static const struct fault {
     {&ring, "if (row >= m || n >= N)", "if (row >= m)", "operand c"},
     {&ring, "0x5504 | index << 4", "0x5514 | index << 4", ""},
     {&ring, "0x5504 | index << 4", "0x5504 | (index ^ 1) << 4", NULL},
-    {&ring, "ROWS * (columns / 2))", "(ROWS - 1) * (columns / 2))", ""},
-    {&ring, "ROWS * (columns / 2))", "(ROWS + 1) * (columns / 2))", "deadlock"},
+    {&ring, "ROWS * bytes)", "(ROWS - 1) * bytes)", ""},
+    {&ring, "ROWS * bytes)", "(ROWS + 1) * bytes)", "deadlock"},
     {&ring, "place<STAGES> stage = {0, 1};", "place<STAGES> stage = {0, 0};", "deadlock"},
     {&ring, "barrier_init(EMPTY + i * 8, WARPS)", "barrier_init(EMPTY + i * 8, WARPS - 1)", ""},
     {&ring, "barrier_init(SUMMED + i * 8, WARPS)", "barrier_init(SUMMED + i * 8, WARPS + 1)",
@@ -276,9 +350,9 @@ static const struct fault {
     {&ring, "    check_shared_start();\n", "", "check_shared_start"},
     {&ring, "    sync_group();\n    if (warp < WARPS)", "    if (warp < WARPS)", "mbarrier"},
     {&ring, "stage.advance();\n        barrier_wait(DRAINED", "barrier_wait(DRAINED", ""},
-    {&ring, "(K_WARPS * UNITS | 1) * (UNIT / 2);", "(K_WARPS * UNITS) * (UNIT / 2) + 8;",
+    {&ring, "(K_WARPS * UNITS | 1) * UNIT_BYTES;", "(K_WARPS * UNITS) * UNIT_BYTES + 8;",
      "no multiple of 16"},
-    {&ring, "column / BLOCK, SCALE_NAMES);\n    }", "0, SCALE_NAMES);\n    }", NULL},
+    {&ring, "n * BLOCKS + column / BLOCK);\n    }", "n * BLOCKS);\n    }", NULL},
     {&ring, "EMPTY = FULL + STAGES * 8;", "EMPTY = FULL;", ""},
     {&chunks, "if (CHUNKS > 1 && at.chunk)", "if (false)", NULL},
     {&chunks,
@@ -295,13 +369,20 @@ static const struct fault {
      "RING = TABLE_BYTES;", ""},
     {&scaled, "fused(-extra[i / 2], of_a[s][t][i % 2], sums[t][i])",
      "fused(-extra[0], of_a[s][t][i % 2], sums[t][i])", NULL},
+    {&fp8, "index ? word >> 16", "!index ? word >> 16", NULL},
+    {&fp8,
+     "float unit, const c_element *bias, c_element *c, u32 first, u32 m, i64 ldc)\n{\n    const "
+     "u32 kept",
+     "float, const c_element *bias, c_element *c, u32 first, u32 m, i64 ldc)\n{\n    const float "
+     "unit = 1;\n    const u32 kept",
+     NULL},
+    {&dense, "lane % 4 * (UNIT_BYTES / 4)", "lane % 4 * 8", ""},
     {&slab, "barrier_wait(FULL + at.stage * 8, at.parity);", "", "shared memory"},
     {&slab,
-     "SCALE_NAMES);\n        // what is beyond K meets zeros of A: any weights will do, but no "
+     "block);\n        // what is beyond K meets zeros of A: any weights will do, but no "
      "memory beyond a row\n        const u32 from = smaller(at.chunk * PIECES + piece, K / 32 "
      "- 1) * 16;\n        barrier_wait(EMPTY + at.stage * 8, at.parity ^ 1);",
-     "SCALE_NAMES);\n        const u32 from = smaller(at.chunk * PIECES + piece, K / 32 - 1) * 16;",
-     ""},
+     "block);\n        const u32 from = smaller(at.chunk * PIECES + piece, K / 32 - 1) * 16;", ""},
     {&slab, "smaller(at.chunk * PIECES + piece, K / 32 - 1)", "(at.chunk * PIECES + piece)", ""},
     {&slab, "N % ROWS ? smaller(n, N - 1) : n;", "n;", "operand b"},
     {&slab, "        arrive_behind_copies(FULL + at.stage * 8);",
@@ -335,6 +416,19 @@ static const struct fault {
     {&lane, "smaller(t, m - 1)", "t", "operand a"},
     {&lane, "lanes = 16; lanes;", "lanes = 8; lanes;", NULL},
     {&lane, " || lane != (r * M_TILE + t) % 32", "", "second store"},
+    {&ring_pairs, "W_ROW(from)", "from", NULL},
+    {&ring_pairs, "bias + W_ROW(smaller(n, N - 1))", "bias + smaller(n, N - 1)", NULL},
+    {&ring_pairs, "shuffle_xor(value, 4)", "shuffle_xor(value, 8)", NULL},
+    {&ring_pairs, "if (row < m && n < N && HAS_COLUMN(n))", "if (row < m && n < N)", ""},
+    {&ring_pairs, "gate * logistic(gate) * up", "gate * logistic(up) * up", NULL},
+    {&slab_pairs, "W_ROW(source)", "source", NULL},
+    {&slab_pairs, "shuffle_xor(value, 4)", "shuffle_xor(value, 16)", NULL},
+    {&slab_pairs, "gate > 7.0f ? 7.0f : gate", "gate", NULL},
+    {&slab_pairs, "up < -7.0f ? -7.0f : up", "up", NULL},
+    {&slab_pairs, "(u + 1.0f)", "u", NULL},
+    {&slab_pairs, "1.702f * g", "g", NULL},
+    {&lane_pairs, "W_ROW(smaller(row + r, N - 1))", "smaller(row + r, N - 1)", NULL},
+    {&lane_pairs, "sums[r - r % 2][t]", "sums[r][t]", NULL},
     {&spread, "    sync_group();\n    UNROLL", "    UNROLL", "shared memory"},
     {&spread, "if (chunk >= TOTAL)", "if (chunk > TOTAL)", "operand"},
     {&spread, "i < NEST; i += ITEMS", "i < NEST - 8; i += ITEMS", "which nobody wrote"},
@@ -408,6 +502,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kernels_are_right),
+        cmocka_unit_test(test_specials),
         cmocka_unit_test(test_planted_faults_are_found),
         cmocka_unit_test(test_no_compiler_is_said),
     };

@@ -3,13 +3,15 @@
  * The public functions when operating system calls fail: each call in turn, with each error, once
  * and for ever. What is asked for is there or the status says why not; nothing leaks; and the same
  * context does its work afterwards. Where a worker is started or a bundle made, at some of the
- * calls here and at all in test_public_faults_long.c, where each error lasts for ever once, here
- * two of them. (The store's own operations: test_store_faults.c; the worker's: test_worker_host.c.)
+ * calls; test_public_faults_long.c takes more, others in each run, and has each error last for ever
+ * once, here two of them. (The store's own operations: test_store_faults.c; the worker's:
+ * test_worker_host.c.)
  *
  * This file is long because each public function has its own scenario of failing calls.
  */
 #include "t_build.h"
 #include "t_context.h"
+#include "t_explore.h"
 #include "t_faults.h"
 #include "t_objects.h"
 #include "t_paths.h"
@@ -676,17 +678,15 @@ static void every_call_of_every_function_may_fail(void **state)
 
     for (size_t i = 0; i < COUNT(calls); i++) {
         const unsigned step = calls[i].step ? calls[i].step : CALL_STEP;
+        unsigned turn = t_explore(step);
         if (T_THREADS_ONLY && !calls[i].threads)
             continue;
         const unsigned made = one_run(*state, &calls[i], 0, 0, false);
         assert_true(made > 0);
         for (size_t e = 0; e < (T_SANITIZED ? 1 : COUNT(errors)); e++)
-            for (int for_ever = 0; for_ever < (LASTS(errors[e]) ? 2 : 1); for_ever++)
-                for (unsigned at = 1; at <= made; at += step) {
-                    const unsigned call = at + (unsigned)e % step; /* each in some round */
-                    failed += one_run(*state, &calls[i], call, errors[e], for_ever) != 0;
-                    runs++;
-                }
+            for (int for_ever = 0; for_ever < (LASTS(errors[e]) ? 2 : 1); for_ever++, turn++)
+                for (unsigned at = 1 + turn % step; at <= made; at += step, runs++)
+                    failed += one_run(*state, &calls[i], at, errors[e], for_ever) != 0;
     }
     print_message("%u faults, %u reached\n", runs, failed);
     assert_true(failed > runs / 10 * 8);

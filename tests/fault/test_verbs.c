@@ -2,13 +2,14 @@
 /*
  * The command when system calls fail: the released program under ptrace, each call of each verb in
  * turn. It ends by itself, with a status that it has, in bounded work; nothing that it wrote is
- * half a file; and the same command works afterwards. Here at some of the calls with some of the
- * errors; in test_verbs_long.c at all: with each error where no worker is started, with one after
- * another where that takes its time.
+ * half a file; and the same command works afterwards. Here at a few of the calls; in
+ * test_verbs_long.c at all of them where no worker is started and at more where one is, with one
+ * error after another, and others of both in each run.
  *
  * This file is long because each verb has its own files, and its own scenario of failing calls.
  */
 #include "t_context.h"
+#include "t_explore.h"
 #include "t_paths.h"
 #include "t_store.h"
 #include "t_trace.h"
@@ -34,10 +35,11 @@
 #include <unistd.h>
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
+/* Calls of one verb that fail in turn, spread over its run: fewer where each takes longer. */
 #ifdef EVERYWHERE
-enum { POINTS = T_TRACE_CALLS_MAX, POINTS_WORKER = POINTS, POINTS_GPU = POINTS };
-enum { KILL_STEP = 1, KILL_STEP_WORKER = 1 };
-#else /* calls that fail in turn, spread over the run; less of what takes long */
+enum { POINTS = T_TRACE_CALLS_MAX, POINTS_WORKER = 60, POINTS_GPU = 20 };
+enum { KILL_STEP = 1, KILL_STEP_WORKER = 5 };
+#else
 enum { POINTS = 4, POINTS_WORKER = 2, POINTS_GPU = 1 };
 enum { KILL_STEP = 17, KILL_STEP_WORKER = 97 };
 #endif
@@ -306,7 +308,7 @@ static unsigned fail_verb(const struct verb *v)
     const unsigned points = v->cost == ALONE    ? POINTS
                             : v->cost == WORKER ? POINTS_WORKER
                                                 : POINTS_GPU;
-    unsigned runs = 0, turn = (unsigned)(v - verbs);
+    unsigned runs = 0, turn = (unsigned)(v - verbs) + t_explore(COUNT(errors));
 
     memset(failing, 0, sizeof failing);
     const struct t_traced whole = trace(v, (struct t_trace){.failing = failing});
@@ -316,17 +318,12 @@ static unsigned fail_verb(const struct verb *v)
     assert_true(whole.calls > 5);
     const unsigned calls = whole.calls < T_TRACE_CALLS_MAX ? whole.calls : T_TRACE_CALLS_MAX;
     const unsigned step = calls > points ? calls / points : 1;
-    for (unsigned at = 1; at <= calls; at += step, turn++) {
+    for (unsigned at = 1 + t_explore(step); at <= calls; at += step, turn++) {
         while (at < calls && !failing[at - 1])
             at++;
-        /* where a run takes long, one error at each call in turn */
-        const bool each = v->cost == ALONE && points >= calls;
-        for (size_t e = 0; e < (each ? COUNT(errors) : 1); e++) {
-            fail_at(v, at, errors[(e + turn) % COUNT(errors)], false);
-            runs++;
-            fail_at(v, at, errors[(e + turn + !each) % COUNT(errors)], true);
-            runs++;
-        }
+        fail_at(v, at, errors[turn % COUNT(errors)], false);
+        fail_at(v, at, errors[(turn + 1) % COUNT(errors)], true);
+        runs += 2;
     }
     make_room(v);
     must_run(v->words);
@@ -501,7 +498,7 @@ static void a_kill_leaves_the_cache_whole(void **state)
     for (size_t i = 0; i < COUNT(killed); i++) {
         const unsigned step = killed[i].cost == ALONE ? KILL_STEP : KILL_STEP_WORKER;
         bool more = true;
-        for (unsigned at = 1 + (unsigned)i % step; more; at += step) {
+        for (unsigned at = 1 + ((unsigned)i + t_explore(step)) % step; more; at += step) {
             char *argv[WORDS + 2];
             t_remove_tree(path);
             if (killed[i].full)

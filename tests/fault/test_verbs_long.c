@@ -1,4 +1,4 @@
 /* SPDX-License-Identifier: MIT */
-/* test_verbs.c at every system call. */
+/* test_verbs.c at more system calls, and others in each run. */
 #define EVERYWHERE
 #include "test_verbs.c"

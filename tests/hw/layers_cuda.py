@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: MIT
 """Layers on the NVIDIA GPU of this machine, by way of the Python package and torch's memory.
 
-    layers_cuda.py check [WQ…]  every 4-bit format (or those named: nf4, fp4, mxfp4, int4), type
-                                and kind of scale and zero point, M = 1 to 64, against a product
-                                in double precision, and op=dequant against the weights
+    layers_cuda.py check [WQ…]  every format (or those named: nf4, fp4, mxfp4, int4, fp8, none),
+                                type and kind of scale and zero point, M = 1 to 64, against a
+                                product in double precision, and op=dequant against the weights
     layers_cuda.py time [WORDS] layers of language models of weights as these words of a problem
-                                say ("wq=nf4", or "wq=int4 zero=u8"), beside torch's dense product
-                                in bf16
+                                say ("wq=nf4", "wq=int4 zero=u8" or "wq=fp8 a=fp8"), beside torch's
+                                dense product in bf16
 
 `time` prints microseconds a launch: weights are cold (launches rotate over 600 MB), launches are
 in a CUDA graph of 40 that each wait for the one before, the median of 9 replays counts. It needs
@@ -32,12 +32,14 @@ NF4 = [-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.
        0.7229568362236023, 1.0]
 FP4 = [0.0, 1 / 192, 2 / 3, 1.0, 1 / 3, 1 / 2, 1 / 6, 1 / 4]
 E2M1 = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
+PLAIN = ("fp8", "none")  # weights that are numbers
 VALUES = {"nf4": NF4, "fp4": FP4 + [-v for v in FP4], "mxfp4": E2M1 + [-v for v in E2M1],
           "int4": [float(q) for q in range(-8, 8)]}
 ORDERS = {"k8": range(8), "exl": (0, 4, 1, 5, 2, 6, 3, 7)}  # nibbles of a word of int4, by k
 TYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+ALL_TYPES = TYPES | {"fp8": torch.float8_e4m3fn}
 # Of the largest result: what rounding weights, activations and results to a type may cost.
-PRODUCT_ERROR = {"f32": 1e-5, "f16": 2e-3, "bf16": 1e-2}
+PRODUCT_ERROR = {"f32": 1e-5, "f16": 2e-3, "bf16": 1e-2, "fp8": 1e-5}
 RESULT_ERROR = {"f32": 0.0, "f16": 1e-3, "bf16": 8e-3}
 ROWS = [1, 2, 3, 4, 5, 8, 9, 13, 16, 17, 24, 31, 32, 33, 48, 63, 64]
 TIMED = [(28672, 4096), (57344, 8192), (4096, 14336), (12288, 4096), (19456, 2560), (4096, 4096),
@@ -97,6 +99,25 @@ def int4_layer(n, k, group, scale, zero, layout, bias, c):
     return operands, (numbers * scales.double()[:, :, None] - extra).reshape(n, k)
 
 
+def plain_layer(wq, n, k, a, bias, c):
+    """Random operands of a layer of numbers, and its weights in double precision, scales included.
+    Of fp8 every byte is there but for NaN."""
+    if wq == "none":
+        operands = {"b": on_gpu(torch.randn, n, k).to(TYPES[a])}
+        weights = operands["b"].double()
+    else:
+        bytes_of = on_gpu(torch.randint, 0, 256, (n, k), dtype=torch.uint8)
+        bytes_of[(bytes_of & 127) == 127] = 0
+        operands = {"b": bytes_of.view(ALL_TYPES["fp8"]), "b_scale": on_gpu(torch.rand, 1) + 0.1}
+        weights = operands["b"].double() * operands["b_scale"].double()
+    if a == "fp8":
+        operands["a_scale"] = on_gpu(torch.rand, 1) + 0.1
+        weights = weights * operands["a_scale"].double()
+    if bias:
+        operands["bias"] = on_gpu(torch.randn, n).to(TYPES[c])
+    return operands, weights
+
+
 def launch(op, m, **tensors):
     op.launch(m=m, stream=torch.cuda.current_stream().cuda_stream,
               **{name: int(t.data_ptr()) for name, t in tensors.items()})
@@ -116,10 +137,15 @@ def check_int4_product(ctx, n, k, group, a, c, scale, zero, layout, bias):
                          *int4_layer(n, k, group, scale, zero, layout, bias, c))
 
 
+def check_plain_product(ctx, wq, n, k, a, c, bias):
+    return check_product(ctx, f"wq={wq} n={n} k={k} a={a} c={c} bias={bias:d}", k, n, a, c,
+                         *plain_layer(wq, n, k, a, bias, c))
+
+
 def check_product(ctx, words, k, n, a, c, operands, weights):
     op, worst = ctx.op(words, m_max=ROWS[-1]), 0.0
     for m in ROWS:
-        x = on_gpu(torch.randn, m, k).to(TYPES[a])
+        x = on_gpu(torch.randn, m, k).to(ALL_TYPES[a])
         y = on_gpu(torch.full, (m, n), float("nan")).to(TYPES[c])
         launch(op, m, a=x, c=y, **operands)
         right = x.double() @ weights.t() + operands.get("bias", torch.zeros(1).cuda())
@@ -158,6 +184,17 @@ def int4_cases():
                     ("none", "u8") for n, k in ((4096, 4096), (28672, 4096), (1024, 14336))]
 
 
+def plain_cases(formats):
+    cases = []
+    for wq in formats:
+        for a in ("f16", "bf16") + (("fp8",) if wq == "fp8" else ()):
+            own = "bf16" if a == "fp8" else a
+            cases += [(wq, 256, 512, a, own, False), (wq, 1000, 1088, a, "f32", True),
+                      (wq, 130, 4160, a, own, True), (wq, 72, 64, a, own, False),
+                      (wq, 4096, 4096, a, own, False), (wq, 1024, 14336, a, own, True)]
+    return cases
+
+
 def table_cases(formats):
     """Shapes with rows and columns that no tile divides, one of few rows, and three of models."""
     cases = []
@@ -178,14 +215,16 @@ def table_cases(formats):
 
 
 def check(ctx, formats):
-    cases = table_cases([wq for wq in formats if wq != "int4"])
+    cases = table_cases([wq for wq in formats if wq != "int4" and wq not in PLAIN])
+    plain = plain_cases([wq for wq in formats if wq in PLAIN])
     of_int4 = int4_cases() if "int4" in formats else []
-    dequants = [(wq, c, zero) for wq in formats for c in TYPES
+    dequants = [(wq, c, zero) for wq in formats if wq not in PLAIN for c in TYPES
                 for zero in (("none", "u8", "scaled") if wq == "int4" else ("none",))]
     wrong = sum(not check_table_product(ctx, *case) for case in cases)
     wrong += sum(not check_int4_product(ctx, *case) for case in of_int4)
+    wrong += sum(not check_plain_product(ctx, *case) for case in plain)
     wrong += sum(not check_dequant(ctx, *case) for case in dequants)
-    print(f"{len(cases) + len(of_int4)} layers of {len(ROWS)} numbers of rows and "
+    print(f"{len(cases) + len(of_int4) + len(plain)} layers of {len(ROWS)} numbers of rows and "
           f"{len(dequants)} of op=dequant: {wrong} wrong")
     return wrong
 
@@ -219,11 +258,13 @@ def time_layer(ctx, n, k, words):
     weights += [layer_bytes(n, k, words) for _ in range(copies_of(packed, 64) - 1)]
     dense = [on_gpu(torch.randn, n, k, dtype=torch.bfloat16)
              for _ in range(copies_of(2 * n * k, 8))]
-    op = ctx.op(f"{words} n={n} k={k} a=bf16", m_max=64)
+    a = "fp8" if " a=fp8" in words else "bf16"
+    op = ctx.op(f"{words.replace(' a=fp8', '')} n={n} k={k} a={a} c=bf16", m_max=64)
     for m in (1, 4, 8, 16, 32, 64):
         x = on_gpu(torch.randn, m, k, dtype=torch.bfloat16)
         y = on_gpu(torch.empty, m, n, dtype=torch.bfloat16)
-        ours = microseconds(lambda i: launch(op, m, a=x, c=y, **weights[i % len(weights)]))
+        narrow = x.to(ALL_TYPES[a])
+        ours = microseconds(lambda i: launch(op, m, a=narrow, c=y, **weights[i % len(weights)]))
         theirs = microseconds(lambda i: torch.matmul(x, dense[i % len(dense)].t(), out=y))
         print(f"{n:6} {k:6} {m:3} {ours:9.2f} {packed / ours / 1e6:6.2f} {theirs:9.2f} "
               f"{2 * n * k / theirs / 1e6:6.2f}", flush=True)
@@ -237,13 +278,16 @@ def layer_bytes(n, k, words):
     if "wq=mxfp4" in words:
         return {"b": on_gpu(torch.randint, 0, 256, (n, k // 2), dtype=torch.uint8),
                 "scales": on_gpu(torch.randint, 120, 128, (n * k // 32,), dtype=torch.uint8)}
+    if "wq=fp8" in words or "wq=none" in words:
+        a = "fp8" if " a=fp8" in words else "bf16"
+        return plain_layer("fp8" if "wq=fp8" in words else "none", n, k, a, False, "bf16")[0]
     return {"b": on_gpu(torch.randint, 0, 256, (n, k // 2), dtype=torch.uint8),
             "scales": on_gpu(torch.rand, n * k // 64) * 0.05}
 
 
 def main():
     verb, words = sys.argv[1:2], sys.argv[2:]
-    if not (verb == ["check"] and set(words) <= set(VALUES) or verb == ["time"]):
+    if not (verb == ["check"] and set(words) <= {*VALUES, *PLAIN} or verb == ["time"]):
         print(__doc__, file=sys.stderr)
         return 2
     if not torch.cuda.is_available():
@@ -253,7 +297,7 @@ def main():
     print(f"{torch.cuda.get_device_name(0)}, torch {torch.__version__}")
     with quern.Context(device="cuda") as ctx:
         if verb == ["check"]:
-            return 1 if check(ctx, words or list(VALUES)) else 0
+            return 1 if check(ctx, words or [*VALUES, *PLAIN]) else 0
         print("     N      K   M  quern us   TB/s  dense us   TB/s")
         for n, k in TIMED:
             time_layer(ctx, n, k, " ".join(words) or "wq=nf4")

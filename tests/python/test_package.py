@@ -134,6 +134,29 @@ def test_linear(quern, ctx, words):
     assert layer(np.empty((0, k), np.float32)).shape == (0, n)
 
 
+@pytest.mark.parametrize("act,glu", [("silu_mul", "halves"), ("swiglu_oai", "interleaved")])
+def test_linear_with_act(quern, ctx, act, glu):
+    n, k = 48, 256
+    w, bias = weights(n, k), 3 * rows(1, n)[0]
+    layer = quern.Linear.quantize(ctx, w, bias=bias, wq="none", a="f32", act=act, glu=glu)
+    x = 8 * rows(6, k).reshape(2, 3, k)
+    product = x.astype(np.float64) @ w.T.astype(np.float64) + bias
+    gate, up = ((product[..., :n // 2], product[..., n // 2:]) if glu == "halves"
+                else (product[..., ::2], product[..., 1::2]))
+    if act == "silu_mul":
+        want = gate / (1 + np.exp(-gate)) * up
+    else:
+        assert (gate > 7).any() and (abs(up) > 7).any()
+        gate = np.minimum(gate, 7)
+        want = gate / (1 + np.exp(-1.702 * gate)) * (np.clip(up, -7, 7) + 1)
+    y = layer(x)
+    assert layer.shape == (n, k) and layer.op.columns == n // 2 and y.shape == (2, 3, n // 2)
+    assert close(y, want, 1e-4)
+    assert layer(np.empty((0, k), np.float32)).shape == (0, n // 2)
+    with pytest.raises(quern.Error, match="n=47 is odd"):
+        quern.Linear.quantize(ctx, w[:47], wq="none", a="f32", act=act, glu=glu)
+
+
 def test_types_of_rows(quern, sim):
     layer = quern.Linear.quantize(sim, weights(32, 64), wq="nf4", a="bf16")
     x = rows(2, 64)
@@ -532,6 +555,16 @@ def test_torch_tensors_on_the_gpu(quern, gpu, hip):
         z = mixed(x)
         assert hip.hipStreamSynchronize(torch.stream) == 0
         assert np.array_equal(z.array(), y.array())
+        pairs = quern.Linear.quantize(gpu, weights(32, 128), act="silu_mul", glu="halves")
+        z = pairs(x)
+        assert hip.hipStreamSynchronize(torch.stream) == 0
+        assert z.shape == (2, 3, 16)
+        assert torch_ops.linear.fake(x, [], "", pairs.op.problem).shape == z.shape
+        plain = "wq=nf4 n=32 k=128 a=bf16"
+        exact = quern.dequantize(plain, quern.quantize(plain, weights(32, 128))).astype(np.float64)
+        gate, up = np.split(rounded @ exact.T, 2, axis=1)
+        got = (z.array().astype(np.uint32) << 16).view(np.float32).reshape(6, 16)
+        assert close(got, gate / (1 + np.exp(-gate)) * up, 2e-2)
     finally:
         del sys.modules["torch"]
         sys.modules.pop("quern.torch_ops", None)

@@ -87,7 +87,7 @@ static const char *value_of(const char *text, const char *word, size_t length, c
     return value;
 }
 
-/* "wq=nf4,fp4 scale=f32": every word must have one of its values. */
+/* "wq=nf4,fp4 scale=f32": every word must have one of its values; "-": the word is not there. */
 static bool applies(const char *when, const char *text)
 {
     char value[16];
@@ -98,7 +98,7 @@ static bool applies(const char *when, const char *text)
         value_of(text, when, word, value);
         for (when += word + 1; *when && *when != ' '; when += *when == ',') {
             const size_t n = strcspn(when, ", ");
-            found |= strlen(value) == n && !strncmp(when, value, n);
+            found |= *value ? strlen(value) == n && !strncmp(when, value, n) : *when == '-';
             when += n;
         }
         if (!found)
@@ -154,7 +154,8 @@ static void for_all_problems(check_fn check)
                                          "scale=f32"};
     static const char *const zeros[] = {"", "zero=u8", "zero=scaled"};
     static const char *const types[] = {"", "a=f32", "a=f16", "a=bf16", "a=fp8", "a=fp8fnuz"};
-    static const char *const results[] = {"c=f16", "c=f32 bias=1"};
+    static const char *const results[] = {"c=f16", "c=f32 bias=1",
+                                          "c=bf16 bias=1 act=silu_mul glu=interleaved"};
     static const char *const sizes[] = {"n=40 k=384", "n=24 k=4096 group=256",
                                         "n=16 k=96 group=channel", "n=16 k=96 group=32"};
     int count = 0;

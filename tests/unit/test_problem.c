@@ -45,6 +45,9 @@ static void test_defaults(void **state)
                 "op=gemm wq=fp8 scale=tensor a=fp8 c=bf16 n=8 k=64 bias=1 layout=dense round=rne");
     expect_text("wq=none n=8 k=8 a=f16",
                 "op=gemm wq=none a=f16 c=f16 n=8 k=8 bias=0 layout=dense round=rne");
+    expect_text("glu=halves n=8 act=silu_mul k=8 a=f16 wq=none",
+                "op=gemm wq=none a=f16 c=f16 n=8 k=8 bias=0 act=silu_mul glu=halves layout=dense "
+                "round=rne");
     expect_text("op=dequant wq=nf4 n=8 k=64 c=f16",
                 "op=dequant wq=nf4 group=64 scale=f32 c=f16 n=8 k=64 layout=bnb round=rne");
     expect_text("op=dequant wq=int4 group=channel zero=u8 n=8 k=96 c=bf16",
@@ -112,6 +115,16 @@ static void test_refusals(void **state)
     expect_refused("wq=fp8fnuz n=64 k=64 a=fp8", "a=fp8 goes with wq=fp8 only");
     expect_refused("wq=nf4 n=64 k=64 a=f16 c=fp8", "c=fp8 is not a type of results");
     expect_refused("wq=nf4 n=64 k=64 a=f16 bias=2", "bias=2; expected 0 or 1");
+    expect_refused("wq=nf4 n=63 k=64 a=f16 act=silu_mul glu=halves",
+                   "n=63 is odd; with act=silu_mul");
+    expect_refused("wq=nf4 n=64 k=64 a=f16 act=swiglu_oai", "act=swiglu_oai needs glu=halves");
+    expect_refused("wq=nf4 n=64 k=64 a=f16 glu=interleaved",
+                   "glu=interleaved says which rows of W are gate and up");
+    expect_refused("wq=nf4 n=64 k=64 a=f16 act=gelu glu=halves",
+                   "act=gelu is unknown; expected silu_mul or swiglu_oai");
+    expect_refused("wq=nf4 n=64 k=64 a=f16 act=silu_mul glu=1", "expected halves or interleaved");
+    expect_refused("op=dequant wq=nf4 n=64 k=64 c=f16 act=silu_mul glu=halves",
+                   "act does not apply to op=dequant");
     expect_refused("wq=nf4\tn=64 k=64 a=f16", "wq=nf4\\u0009n=64 is unknown");
 }
 

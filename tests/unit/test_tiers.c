@@ -241,7 +241,7 @@ static enum tier_answer slow_get(void *self, struct tier_get *g, struct store_en
     s->gets++;
     if (s->late && !s->locked)
         return TIER_MISS;
-    if (s->pending && !(s->waits && g->wait_ms)) {
+    if (s->pending && !(s->waits && g->wait_ms > 0)) {
         s->pending--;
         g->pending = s;
         return TIER_PENDING;

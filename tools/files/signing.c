@@ -59,8 +59,7 @@ static bool parse_secret(const char *text, uint8_t seed[SECRET_SEED_BYTES])
     return count == 1;
 }
 
-/* The secret key of a file that is its owner's alone. */
-static int read_secret(const char *path, uint8_t seed[SECRET_SEED_BYTES])
+int signature_seed(const char *path, uint8_t seed[SECRET_SEED_BYTES])
 {
     struct stat st;
     char *text;
@@ -144,12 +143,23 @@ int signature_new_pair(const char *secret_path, const char *public_path)
 
 /* ---- signing --------------------------------------------------------------------------------- */
 
+void signature_of_message(const uint8_t seed[SECRET_SEED_BYTES], const void *message, size_t size,
+                          uint8_t public_key[PUBLIC_KEY_BYTES],
+                          uint8_t value[SIGNATURE_VALUE_BYTES])
+{
+    uint8_t secret[crypto_sign_SECRETKEYBYTES];
+
+    crypto_sign_seed_keypair(public_key, secret, seed);
+    crypto_sign_detached(value, NULL, message, size, secret);
+    sodium_memzero(secret, sizeof secret);
+}
+
 int signature_make(const char *secret_path, const void *bytes, size_t size,
                    uint8_t public_key[PUBLIC_KEY_BYTES], uint8_t value[SIGNATURE_VALUE_BYTES])
 {
     uint8_t seed[SECRET_SEED_BYTES], secret[crypto_sign_SECRETKEYBYTES];
     crypto_sign_state state;
-    int status = read_secret(secret_path, seed);
+    int status = signature_seed(secret_path, seed);
 
     if (status)
         return status;

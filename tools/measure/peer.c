@@ -69,6 +69,8 @@ static int accepts(const struct quern_problem *p, const char *text)
 {
     if (p->op != QUERN_OP_GEMM || (p->wq != QUERN_W_NF4 && p->wq != QUERN_W_FP4))
         return misuse("%s: " TITLE " has kernels for wq=nf4 and wq=fp4 alone", text);
+    if (p->act)
+        return misuse("%s: " TITLE " stores the product itself: leave act and glu out", text);
     if (p->c != p->a)
         return misuse("%s: " TITLE " has no kernel with c of another type than a", text);
     if (p->n > INT32_MAX / COLUMNS || p->k > INT32_MAX)

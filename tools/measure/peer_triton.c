@@ -42,9 +42,9 @@ static int accepts(const struct quern_problem *p, const char *text)
 
     if (p->op != QUERN_OP_GEMM || p->wq != QUERN_W_INT4 || p->layout != QUERN_LAYOUT_K8)
         return misuse("%s: the kernel in Triton does wq=int4 in layout k8 alone", text);
-    if (!typed || p->c != p->a || p->bias || p->zero == QUERN_ZERO_SCALED)
+    if (!typed || p->c != p->a || p->bias || p->act || p->zero == QUERN_ZERO_SCALED)
         return misuse("%s: the kernel in Triton has scales and c in the type of a, f16 or bf16, "
-                      "zero=none or u8, and no bias",
+                      "zero=none or u8, and neither bias nor act",
                       text);
     if (p->group < 32 || p->group & (p->group - 1))
         return misuse("%s: the kernel in Triton has groups of 32, 64, 128, ...", text);

@@ -423,23 +423,6 @@ static int add_models(struct prewarm *w, struct sources *s, const struct prewarm
     return status ? status : check_any(w);
 }
 
-/* --shard I/N: every Nth problem, from the Ith. */
-static int take_shard(struct prewarm *w, const char *text)
-{
-    unsigned long part, parts;
-    int used = 0;
-    size_t kept = 0;
-
-    if (sscanf(text, "%5lu/%5lu%n", &part, &parts, &used) != 2 || text[used] || !part ||
-        part > parts || strchr("+- ", text[0]))
-        return misuse("--shard '%s' is not a part of a whole; give e.g. 2/8, from 1/8 to 8/8",
-                      text);
-    for (size_t i = part - 1; i < w->count; i += parts)
-        w->problems[kept++] = w->problems[i];
-    w->count = kept;
-    return EXIT_OK;
-}
-
 /* Sets which problems belong to which target, when all have been added. */
 static void divide(struct prewarm *w)
 {
@@ -494,7 +477,7 @@ int prewarm_collect(struct prewarm *w, struct prewarm_origin *from)
              : manifest ? add_manifest(w, &sources, manifest)
                         : add_targets(w, &sources);
     if (!status && from->shard)
-        status = take_shard(w, from->shard);
+        status = prewarm_take_shard(w, from->shard);
     divide(w);
     return status;
 }

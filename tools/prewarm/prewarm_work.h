@@ -107,6 +107,9 @@ struct prewarm_origin {
 /* Fills in targets and problems. Returns an exit status. */
 int prewarm_collect(struct prewarm *w, struct prewarm_origin *from);
 
+/* Leaves those problems that are of one part of the work (--shard). Returns an exit status. */
+int prewarm_take_shard(struct prewarm *w, const char *text);
+
 /* Whether there are no kernels for a problem: it is left out, and no failure of the work. */
 static inline bool prewarm_is_impossible(const struct prewarm_problem *p)
 {

@@ -26,6 +26,7 @@ BINARIES = {  # in the wheel: in the build
     LIBRARY: "lib/libquern.so",
     "quern/lib/libquern_bnb.so": "lib/libquern_bnb.so",
     "quern/libexec/quern/quern-worker": "libexec/quern/quern-worker",
+    "quern/libexec/quern/quern-remote": "libexec/quern/quern-remote",
     # the software GPU, for each vector instruction set
     **{f"quern/libexec/quern/quern-sim-{isa}.so": f"libexec/quern/quern-sim-{isa}.so"
        for isa in ("x86_64", "x86_64_v3", "x86_64_v4")},

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* quern cache: what is kept, whether it is whole, and removing it. */
+/* quern cache: what is kept, whether it is whole, removing it, and giving it to others. */
 #include "files/json_file.h"
 #include "files/layer_words.h"
+#include "files/signing.h"
 #include "command/options.h"
 #include "command/table.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 /* A target to open a context with, where none is given: the cache is the same for all. */
 static const char *any_target(const struct common *common)
@@ -144,23 +148,139 @@ static int clear_cache(const struct common *common, quern_ctx *ctx)
     return finish_output();
 }
 
+/* ---- push ------------------------------------------------------------------------------------ */
+
+struct push {
+    const char *directory;
+    uint8_t seed[SECRET_SEED_BYTES]; /* of the key that signs */
+    uint64_t files, bytes;           /* that were not there as they are */
+    int status;
+};
+
+/* Whether a file has these bytes. */
+static bool has_bytes(const char *path, const void *bytes, size_t size)
+{
+    FILE *const f = fopen(path, "rb");
+    char block[4096];
+    size_t at = 0, n = 0;
+    bool same = f;
+
+    while (same && (n = fread(block, 1, sizeof block, f)) > 0) {
+        same = n <= size - at && !memcmp(block, (const char *)bytes + at, n);
+        at += n;
+    }
+    same = same && feof(f) && at == size;
+    if (f)
+        fclose(f);
+    return same;
+}
+
+/* Makes the directories of a path, of which the last part is a file's name. */
+static int make_directories(char *path, size_t from)
+{
+    for (char *slash = path + from; (slash = strchr(slash, '/')); slash++) {
+        *slash = 0;
+        const int failed = mkdir(path, 0777) && errno != EEXIST ? errno : 0;
+        if (failed)
+            return fail("%s: %s", path, strerror(failed));
+        *slash = '/';
+    }
+    return EXIT_OK;
+}
+
+/* Puts a file in place, whole: a server may be reading there. */
+static int put_file(const char *path, const void *bytes, size_t size)
+{
+    char *temporary = NULL;
+
+    if (asprintf(&temporary, "%s.%ld.tmp", path, (long)getpid()) < 0)
+        return fail("out of memory");
+    FILE *const f = fopen(temporary, "wbe");
+    bool good = f && fwrite(bytes, 1, size, f) == size;
+    good = f && !fclose(f) && good && !rename(temporary, path);
+    const int error = errno;
+    if (!good && f)
+        unlink(temporary);
+    free(temporary);
+    return good ? EXIT_OK : fail("%s: %s", path, strerror(error));
+}
+
+static int push_file(void *user, const char *name, const void *bytes, size_t size)
+{
+    struct push *const p = user;
+    char *path = NULL;
+
+    if (asprintf(&path, "%s/%s", p->directory, name) < 0)
+        return p->status = fail("out of memory");
+    if (!has_bytes(path, bytes, size)) {
+        p->status = make_directories(path, strlen(p->directory) + 1);
+        if (!p->status)
+            p->status = put_file(path, bytes, size);
+        p->files++;
+        p->bytes += size;
+    }
+    free(path);
+    return p->status;
+}
+
+static void sign_entry(void *user, const void *message, size_t size,
+                       uint8_t public_key[PUBLIC_KEY_BYTES], uint8_t value[SIGNATURE_VALUE_BYTES])
+{
+    const struct push *const p = user;
+
+    signature_of_message(p->seed, message, size, public_key, value);
+}
+
+static int push_cache(const struct common *common, quern_ctx *ctx, const char *directory,
+                      const char *sign_key)
+{
+    struct push p = {.directory = directory};
+    uint64_t given = 0, left_out = 0;
+
+    if (mkdir(directory, 0777) && errno != EEXIST)
+        return fail("%s: %s", directory, strerror(errno));
+    int status = sign_key ? signature_seed(sign_key, p.seed) : EXIT_OK;
+    if (status)
+        return status;
+    const quern_status e =
+        quern_cache_seal(ctx, sign_key ? sign_entry : NULL, push_file, &p, &given, &left_out);
+    explicit_bzero(p.seed, sizeof p.seed);
+    if (e)
+        return p.status ? p.status : fail_status(e, NULL);
+    if (common->json)
+        return json_print(json_make("{s:s, s:I, s:I, s:I, s:I, s:b}", "directory", directory,
+                                    "entries", (json_int_t)given, "left_out", (json_int_t)left_out,
+                                    "files", (json_int_t)p.files, "bytes", (json_int_t)p.bytes,
+                                    "signed", sign_key != NULL));
+    printf("%llu entries for %s, %s: %llu files of %llu bytes written, %llu entries left out\n",
+           (unsigned long long)given, shown_line(directory), sign_key ? "signed" : "unsigned",
+           (unsigned long long)p.files, (unsigned long long)p.bytes, (unsigned long long)left_out);
+    return finish_output();
+}
+
 /* ---- The verb -------------------------------------------------------------------------------- */
 
-static int act(const struct common *common)
+static int act(const struct common *common, const char *sign_key)
 {
-    enum { STAT = 1, LIST, VERIFY, CLEAR };
-    const int action = options_action(common, "stat|list|verify|clear");
+    enum { STAT = 1, LIST, VERIFY, CLEAR, PUSH };
+    const int action = options_action(common, "stat|list|verify|clear|push");
+    const int most = action == PUSH ? 2 : 1;
     quern_ctx *ctx;
 
     if (!action)
         return EXIT_MISUSE;
-    if (common->argument_count > 1)
-        return misuse("one argument too many: '%s'", common->arguments[1]);
+    if (common->argument_count > most)
+        return misuse("one argument too many: '%s'", common->arguments[most]);
+    if (common->argument_count < most)
+        return misuse("where to? name the directory that a web server has below its address");
+    if (sign_key && action != PUSH)
+        return misuse("--sign-key goes with push");
     int status = open_storing_context(common, any_target(common), &ctx);
     if (status)
         return status;
     status = action == STAT    ? stat_cache(common, ctx)
              : action == CLEAR ? clear_cache(common, ctx)
+             : action == PUSH  ? push_cache(common, ctx, common->arguments[1], sign_key)
                                : list_cache(common, ctx, action == VERIFY);
     quern_close(ctx);
     return status;
@@ -169,12 +289,15 @@ static int act(const struct common *common)
 int verb_cache(int argc, char **argv)
 {
     static const struct usage usage = {
-        "stat|list|verify|clear",
+        "stat|list|verify|clear|push DIR",
         "stat: where the cache is and how full. list: its entries. verify: reads each entry\n"
-        "whole and moves damaged ones to quarantine. clear: removes all, without asking.\n"};
-    static const struct flag none[] = {{0}};
+        "whole and moves damaged ones to quarantine. clear: removes all, without asking.\n"
+        "push: writes all to DIR, for a web server to give to others (QUERN_REMOTE).\n"};
+    const char *sign_key = NULL;
+    const struct flag flags[] = {
+        {"sign-key", FLAG_TEXT, &sign_key, "FILE", "push: sign with the secret key in FILE"}, {0}};
     struct common common;
 
-    const int status = options_parse(&common, argc, argv, &usage, none);
-    return status < 0 ? act(&common) : status;
+    const int status = options_parse(&common, argc, argv, &usage, flags);
+    return status < 0 ? act(&common, sign_key) : status;
 }

@@ -107,7 +107,7 @@ static int run_launch(struct profiling *p, size_t index)
     return status;
 }
 
-/* Finds N·K and M·N, if the plan says them. */
+/* Finds N·K and the size of C, if the plan says them. */
 static void find_sizes(struct profiling *p)
 {
     struct quern_problem problem = QUERN_INIT(struct quern_problem);
@@ -119,7 +119,9 @@ static void find_sizes(struct profiling *p)
     r->problem = p->simulation.plan.problem;
     r->m = p->simulation.plan.m;
     r->weights = (double)problem.n * (double)problem.k;
-    r->outputs = problem.op == QUERN_OP_DEQUANT ? r->weights : (double)r->m * (double)problem.n;
+    r->outputs = problem.op == QUERN_OP_DEQUANT
+                     ? r->weights
+                     : (double)r->m * (double)(problem.act ? problem.n / 2 : problem.n);
 }
 
 static int write_html(struct profiling *p)

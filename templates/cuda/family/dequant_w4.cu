@@ -27,7 +27,7 @@ template <int TYPE> DEVICE void store(c_element *to, const float (&values)[8])
     }
 }
 
-KERNEL(SYMBOL, WAVES * 32)(LAYER_OPERANDS const u8 *b, SCALE_OPERANDS, c_element *c)
+KERNEL(SYMBOL, WAVES * 32)(LAYER_OPERANDS const u8 *b, SCALE_OPERANDS c_element *c)
 {
     ENTER_LAYER
     float shift = 0;
@@ -48,7 +48,7 @@ KERNEL(SYMBOL, WAVES * 32)(LAYER_OPERANDS const u8 *b, SCALE_OPERANDS, c_element
             return;
         const u32 word = ldg((const u32 *)b + chunk);
         const u64 block = KNOWN || BLOCK <= K ? chunk * 8 / BLOCK : chunk * 8 / K;
-        const auto loaded = begin_scales<1>(block, SCALE_NAMES);
+        const auto loaded = begin_scales<1>(SCALE_NAMES block);
         const float scale = scale_at(loaded, 0, CODES, shift);
         UNROLL for (u32 j = 0; j < 8; j++) {
             const u32 code = code_of_word(word, j);

@@ -28,9 +28,8 @@ DEVICE void load_a(const a_element *from, float (&values)[8])
     }
 }
 
-DEVICE void step(LAYER_PARAMETER float (&sums)[ROWS][M_TILE], u32 row, u32 column,
-                 const a_element *a, i64 lda, u32 first, u32 m, const u8 *b, float shift,
-                 SCALE_OPERANDS)
+DEVICE void step(LAYER_PARAMETER SCALE_OPERANDS float (&sums)[ROWS][M_TILE], u32 row, u32 column,
+                 const a_element *a, i64 lda, u32 first, u32 m, const u8 *b, float shift)
 {
     float values[M_TILE][8], of_a[M_TILE] = {}; // and their sums, which zero points are times
 
@@ -40,9 +39,9 @@ DEVICE void step(LAYER_PARAMETER float (&sums)[ROWS][M_TILE], u32 row, u32 colum
             of_a[t] += values[t][i];
     }
     UNROLL for (u32 r = 0; r < ROWS; r++) {
-        const u64 n = smaller(row + r, N - 1);
+        const u64 n = W_ROW(smaller(row + r, N - 1));
         const u32 word = ldg((const u32 *)(b + n * (K / 2) + column / 2));
-        const auto loaded = begin_scales<1>(n * BLOCKS + column / BLOCK, SCALE_NAMES);
+        const auto loaded = begin_scales<1>(SCALE_NAMES n * BLOCKS + column / BLOCK);
         float products[M_TILE] = {};
 
         UNROLL for (u32 i = 0; i < 8; i++) {
@@ -63,7 +62,7 @@ DEVICE void step(LAYER_PARAMETER float (&sums)[ROWS][M_TILE], u32 row, u32 colum
 }
 
 KERNEL(SYMBOL, WAVES * 32)
-(LAYER_OPERANDS const a_element *a, const u8 *b, SCALE_OPERANDS,
+(LAYER_OPERANDS const a_element *a, const u8 *b, SCALE_OPERANDS
 #if BIAS
  const c_element *bias,
 #endif
@@ -87,8 +86,7 @@ KERNEL(SYMBOL, WAVES * 32)
         sts<float>(TABLE + i * 4, VALUES.value[i / 32]);
     sync_group();
     NO_UNROLL for (u32 column = lane * 8; column < K; column += STEP)
-        step(LAYER_NAME sums, row, column, a, lda, (u32)first + begin, rows, b, shift,
-             SCALE_NAMES);
+        step(LAYER_NAME SCALE_NAMES sums, row, column, a, lda, (u32)first + begin, rows, b, shift);
     UNROLL for (u32 r = 0; r < ROWS; r++) {
         UNROLL for (u32 t = 0; t < M_TILE; t++) {
             UNROLL for (u32 lanes = 16; lanes; lanes /= 2)
@@ -98,9 +96,18 @@ KERNEL(SYMBOL, WAVES * 32)
                 continue;
             float total = sums[r][t];
 #if BIAS
-            total += HAS_BIAS ? load<C_TYPE>(bias + n) : 0;
+            total += HAS_BIAS ? load<C_TYPE>(bias + W_ROW(n)) : 0;
 #endif
-            stg(c + (i64)((u32)first + begin + t) * ldc + n, rounded<C_TYPE>(total));
+#if GLU
+            if (HAS_COLUMN(n)) // the gate, which waits for the sum of the next row
+                continue;
+            float gate = sums[r - r % 2][t];
+#if BIAS
+            gate += load<C_TYPE>(bias + W_ROW(n - 1));
+#endif
+            total = activated(gate, total);
+#endif
+            stg(c + (i64)((u32)first + begin + t) * ldc + C_COLUMN(n), rounded<C_TYPE>(total));
         }
     }
 }

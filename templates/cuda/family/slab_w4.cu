@@ -62,7 +62,7 @@ constexpr u32 PIECES = ROW_BYTES / 16, ROWS_AT_ONCE = 32 / PIECES;
 static_assert(PIECES == 4 || PIECES == 8 || PIECES == 16, "a chunk is 128, 256 or 512 columns");
 DEVICE u32 swizzle(u32 row) { return PIECES == 4 ? row / 2 % 2 * 2 : row % 4 * 2; }
 
-DEVICE void fill_weights(walk at, const u8 *b, SCALE_OPERANDS)
+DEVICE void fill_weights(SCALE_OPERANDS walk at, const u8 *b)
 {
     constexpr u32 BLOCKS_OF_CHUNK = divide_up(CHUNK, BLOCK);
     const u32 lane = item() % 32, piece = lane % PIECES, first = lane / PIECES;
@@ -72,8 +72,8 @@ DEVICE void fill_weights(walk at, const u8 *b, SCALE_OPERANDS)
         // the multipliers load scales a step before they need them: too late for memory
         if (block % LINE_BLOCKS < BLOCKS_OF_CHUNK)
             for (u32 row = lane; row < ROWS; row += 32)
-                prefetch_scales((u64)smaller(at.tile * ROWS + row, N - 1) * BLOCKS + block,
-                                SCALE_NAMES);
+                prefetch_scales(SCALE_NAMES(u64) W_ROW(smaller(at.tile * ROWS + row, N - 1)) *
+                                    BLOCKS + block);
         // what is beyond K meets zeros of A: any weights will do, but no memory beyond a row
         const u32 from = smaller(at.chunk * PIECES + piece, K / 32 - 1) * 16;
         barrier_wait(EMPTY + at.stage * 8, at.parity ^ 1);
@@ -81,7 +81,7 @@ DEVICE void fill_weights(walk at, const u8 *b, SCALE_OPERANDS)
             const u32 row = i * ROWS_AT_ONCE + first, n = at.tile * ROWS + row;
             const u64 source = N % ROWS ? smaller(n, N - 1) : n;
             copy_16(W_RING + at.stage * W_BYTES + row * ROW_BYTES + (piece ^ swizzle(row)) * 16,
-                    b + source * (K / 2) + from, FULL + at.stage * 8);
+                    b + W_ROW(source) * (K / 2) + from, FULL + at.stage * 8);
         }
         arrive_behind_copies(FULL + at.stage * 8);
     }
@@ -177,15 +177,15 @@ struct row_scales {
     loaded_scales<SCALES> part[UNITS / SCALES];
 };
 
-DEVICE void load_scales(row_scales &row, const walk &at, u32 in_tile, u32 k_part, SCALE_OPERANDS)
+DEVICE void load_scales(SCALE_OPERANDS row_scales &row, const walk &at, u32 in_tile, u32 k_part)
 {
-    const u64 n = smaller(at.tile * ROWS + in_tile, N - 1);
+    const u64 n = W_ROW(smaller(at.tile * ROWS + in_tile, N - 1));
 
     UNROLL for (u32 i = 0; i < UNITS / SCALES; i++) {
         const u32 column =
             at.chunk * CHUNK + (k_part * UNITS + i * SCALES) * 64 + item() % 4 * 16;
         row.part[i] = begin_scales<SCALES>(
-            n * BLOCKS + smaller(column / BLOCK, BLOCKS - SCALES), SCALE_NAMES);
+            SCALE_NAMES n * BLOCKS + smaller(column / BLOCK, BLOCKS - SCALES));
     }
 }
 
@@ -281,6 +281,15 @@ DEVICE void store(const float (&sums)[SUMS], u32 n, const c_element *bias, c_ele
 {
     UNROLL for (u32 j = 0; j < SUMS; j++) {
         const u32 own = n + j / 2 % 2 * 8, row = j / 4 * 8 + item() % 4 * 2 + j % 2;
+#if GLU // the other row of a pair is another lane's, and all lanes take part in the shuffle
+        float value = sums[j] * CODE_UNIT;
+#if BIAS
+        value += load<C_TYPE>(bias + W_ROW(smaller(own, N - 1)));
+#endif
+        value = activated(value, shuffle_xor(value, 4));
+        if (row < m && own < N && HAS_COLUMN(own))
+            stg(c + (i64)(first + row) * ldc + C_COLUMN(own), rounded<C_TYPE>(value));
+#else
         if (row >= m || own >= N)
             continue;
         float value = sums[j] * CODE_UNIT;
@@ -288,10 +297,11 @@ DEVICE void store(const float (&sums)[SUMS], u32 n, const c_element *bias, c_ele
         value += load<C_TYPE>(bias + own);
 #endif
         stg(c + (i64)(first + row) * ldc + own, rounded<C_TYPE>(value));
+#endif
     }
 }
 
-DEVICE void consume(walk at, SCALE_OPERANDS, const c_element *bias, c_element *c, u32 first, u32 m,
+DEVICE void consume(SCALE_OPERANDS walk at, const c_element *bias, c_element *c, u32 first, u32 m,
                     i64 ldc)
 {
     const u32 lane = item() % 32, warp = item() / 32, k_part = warp / (SLABS * 4);
@@ -300,8 +310,8 @@ DEVICE void consume(walk at, SCALE_OPERANDS, const c_element *bias, c_element *c
     walk ahead = at;
     row_scales upper, lower;
 
-    load_scales(upper, at, in_tile, k_part, SCALE_NAMES);
-    load_scales(lower, at, in_tile + 8, k_part, SCALE_NAMES);
+    load_scales(SCALE_NAMES upper, at, in_tile, k_part);
+    load_scales(SCALE_NAMES lower, at, in_tile + 8, k_part);
 #if SCALE_IS_NESTED
     added = ldg(offset);
     for (u32 i = item(); i < NEST; i += WARPS * 32)
@@ -316,8 +326,8 @@ DEVICE void consume(walk at, SCALE_OPERANDS, const c_element *bias, c_element *c
             const row_scales upper_now = upper, lower_now = lower;
             ahead.advance();
             if (ahead.more()) { // a step ahead of their use
-                load_scales(upper, ahead, in_tile, k_part, SCALE_NAMES);
-                load_scales(lower, ahead, in_tile + 8, k_part, SCALE_NAMES);
+                load_scales(SCALE_NAMES upper, ahead, in_tile, k_part);
+                load_scales(SCALE_NAMES lower, ahead, in_tile + 8, k_part);
             }
             barrier_wait(FULL + at.stage * 8, at.parity);
             multiply(sums, upper_now, lower_now, at, in_tile, k_part, added);
@@ -333,7 +343,7 @@ DEVICE void consume(walk at, SCALE_OPERANDS, const c_element *bias, c_element *c
 // ---- The kernel ----
 
 KERNEL(SYMBOL, WAVES * 32)
-(const u16 *a, const u8 *b, SCALE_OPERANDS,
+(const u16 *a, const u8 *b, SCALE_OPERANDS
 #if BIAS
  const c_element *bias,
 #endif
@@ -357,9 +367,9 @@ KERNEL(SYMBOL, WAVES * 32)
     }
     sync_group();
     if (warp < WARPS)
-        consume(at, SCALE_NAMES, bias, c, (u32)first + begin, rows, ldc);
+        consume(SCALE_NAMES at, bias, c, (u32)first + begin, rows, ldc);
     else if (warp == WARPS)
-        fill_weights(at, b, SCALE_NAMES);
+        fill_weights(SCALE_NAMES at, b);
     else
         fill_a(at, {a + (i64)((u32)first + begin) * lda, lda, rows}, warp - WARPS - 1);
 }

@@ -2,7 +2,7 @@
 // Loading A, for families on matrix units, behind the template that says how weights are paired.
 
 // Sixteen bytes of A by one load, or where its rows are not aligned, by four.
-template <bool ALIGNED> DEVICE void load_a_piece(const u16 *from, u32 *to)
+template <bool ALIGNED> DEVICE void load_a_piece(const void *from, u32 *to)
 {
     u32x4 v;
 

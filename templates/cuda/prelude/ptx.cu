@@ -209,6 +209,13 @@ DEVICE float sum(float a, float b)
     asm("add.rn.f32 %0, %1, %2;" : "=f"(v) : "f"(a), "f"(b));
     return v;
 }
+// e^x, by 2^x: off by some units in the last place.
+DEVICE float exponential(float x)
+{
+    float v;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(v) : "f"(x * 1.44269504f));
+    return v;
+}
 DEVICE u16 round_f16(float value)
 {
     u16 v;
@@ -221,21 +228,36 @@ DEVICE u16 round_bf16(float value)
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(v) : "f"(value));
     return v;
 }
+// Two numbers at once, `low` to the lower half.
+DEVICE u32 round_bf16x2(float low, float high)
+{
+    u32 v;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(high), "f"(low));
+    return v;
+}
 DEVICE float widen_f16(u32 half)
 {
     float v;
     asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"((u16)half));
     return v;
 }
+// Two e4m3 as two f16, the lower byte to the lower half.
+DEVICE u32 widen_fp8x2(u32 bytes)
+{
+    u32 v;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(v) : "h"((u16)bytes));
+    return v;
+}
 #endif
 
 // ---- What follows is made of the primitives, or of plain C++ ----
 
-enum element { F32, F16, BF16 };
+enum element { F32, F16, BF16, FP8 };
 template <int TYPE> struct element_of;
 template <> struct element_of<F32> { typedef float type; };
 template <> struct element_of<F16> { typedef u16 type; };
 template <> struct element_of<BF16> { typedef u16 type; };
+template <> struct element_of<FP8> { typedef u8 type; }; // e4m3
 
 constexpr u32 smaller(u32 a, u32 b) { return a < b ? a : b; }
 constexpr u32 divide_up(u32 a, u32 b) { return (a + b - 1) / b; }

@@ -12,30 +12,32 @@ template <bool> struct zero_element_of { typedef u8 type; };
 template <> struct zero_element_of<true> { typedef scale_element type; };
 typedef zero_element_of<ZERO == ZERO_SCALED>::type zero_element;
 
-// Of each kind: the operands of a kernel, and which of them has a number or a byte for each block.
+// Of each kind: the operands of a kernel, before others, and which of them has a number or a byte
+// for each block.
 #if SCALE_IS_NESTED
 #define SCALE_OPERANDS                                                                             \
-    const float *scales, const u8 *absmax8, const float *code, const float *offset
-#define SCALE_NAMES  scales, absmax8, code, offset
+    const float *scales, const u8 *absmax8, const float *code, const float *offset,
+#define SCALE_NAMES  scales, absmax8, code, offset,
 #define BLOCK_SCALES absmax8
 typedef u8 block_scale;
 constexpr u32 NEST = 256; // absmax that share a second scale
 #elif SCALE_IS_E8M0
-#define SCALE_OPERANDS const u8 *scales
-#define SCALE_NAMES    scales
+#define SCALE_OPERANDS const u8 *scales,
+#define SCALE_NAMES    scales,
 #define BLOCK_SCALES   scales
 typedef u8 block_scale;
 #else
 #if HAS_ZEROS
-#define SCALE_OPERANDS const scale_element *scales, const zero_element *zeros
-#define SCALE_NAMES    scales, zeros
+#define SCALE_OPERANDS const scale_element *scales, const zero_element *zeros,
+#define SCALE_NAMES    scales, zeros,
 #else
-#define SCALE_OPERANDS const scale_element *scales
-#define SCALE_NAMES    scales
+#define SCALE_OPERANDS const scale_element *scales,
+#define SCALE_NAMES    scales,
 #endif
 #define BLOCK_SCALES scales
 typedef scale_element block_scale;
 #endif
+#define UNIT_OF_SUMS CODE_UNIT // what remains to be multiplied by
 
 // COUNT neighbouring numbers, 1, 2 or 4, in the words that they come in: begin_scales starts a load
 // whose result nobody looks at before the step that it is for. Taking a word apart as soon as it is
@@ -75,7 +77,7 @@ template <u32 COUNT> struct loaded_scales {
     u32 second;
 };
 
-template <u32 COUNT> DEVICE loaded_scales<COUNT> begin_scales(u64 block, SCALE_OPERANDS)
+template <u32 COUNT> DEVICE loaded_scales<COUNT> begin_scales(SCALE_OPERANDS u64 block)
 {
     loaded_scales<COUNT> s = {};
     s.scales = load_some<block_scale, COUNT>(BLOCK_SCALES + block);
@@ -90,7 +92,7 @@ template <u32 COUNT> DEVICE loaded_scales<COUNT> begin_scales(u64 block, SCALE_O
 
 constexpr u32 LINE_BLOCKS = 128 / sizeof(block_scale); // whose scales a line of memory holds
 
-DEVICE void prefetch_scales(u64 block, SCALE_OPERANDS)
+DEVICE void prefetch_scales(SCALE_OPERANDS u64 block)
 {
     prefetch(BLOCK_SCALES + block);
 #if HAS_ZEROS

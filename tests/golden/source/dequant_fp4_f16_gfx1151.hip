@@ -200,6 +200,23 @@ template <class T> DEVICE float bias_or_zero(const T *bias, u32 n, const void *o
 #define BIAS_OF(bias, n, other) bias_or_zero(bias, n, other)
 #endif
 
+// Gate and up, two rows of W, become a column of C where there is a GLU. A kernel counts rows so
+// that the two are neighbours, the gate first, at 2i and 2i + 1; W_ROW is where such a row stands
+// in W, and so with its scales and its bias. The sum of two rows, of which the first is even, has
+// the sum of their places. C_COLUMN is where the result of row n goes, if HAS_COLUMN.
+#if GLU && GLU_HALVES
+#define W_ROW(n) ((u64)((n) / 2) + (n) % 2 * (u64)(N / 2))
+#else
+#define W_ROW(n) (n)
+#endif
+#if GLU
+#define C_COLUMN(n)   ((n) / 2)
+#define HAS_COLUMN(n) ((n) % 2 == 0)
+#else
+#define C_COLUMN(n)   (n)
+#define HAS_COLUMN(n) true
+#endif
+
 // ---- decode/fp4 ----
 // FP4 as bitsandbytes defines it (not e2m1): a sign bit over 0, 1/192, 2/3, 1, 1/3, 1/2, 1/6, 1/4.
 // In units of 1/12 every value is exact in f16 and bf16.

@@ -232,6 +232,13 @@ DEVICE float sum(float a, float b)
     asm("add.rn.f32 %0, %1, %2;" : "=f"(v) : "f"(a), "f"(b));
     return v;
 }
+// e^x, by 2^x: off by some units in the last place.
+DEVICE float exponential(float x)
+{
+    float v;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(v) : "f"(x * 1.44269504f));
+    return v;
+}
 DEVICE u16 round_f16(float value)
 {
     u16 v;
@@ -244,21 +251,36 @@ DEVICE u16 round_bf16(float value)
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(v) : "f"(value));
     return v;
 }
+// Two numbers at once, `low` to the lower half.
+DEVICE u32 round_bf16x2(float low, float high)
+{
+    u32 v;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(high), "f"(low));
+    return v;
+}
 DEVICE float widen_f16(u32 half)
 {
     float v;
     asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"((u16)half));
     return v;
 }
+// Two e4m3 as two f16, the lower byte to the lower half.
+DEVICE u32 widen_fp8x2(u32 bytes)
+{
+    u32 v;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(v) : "h"((u16)bytes));
+    return v;
+}
 #endif
 
 // ---- What follows is made of the primitives, or of plain C++ ----
 
-enum element { F32, F16, BF16 };
+enum element { F32, F16, BF16, FP8 };
 template <int TYPE> struct element_of;
 template <> struct element_of<F32> { typedef float type; };
 template <> struct element_of<F16> { typedef u16 type; };
 template <> struct element_of<BF16> { typedef u16 type; };
+template <> struct element_of<FP8> { typedef u8 type; }; // e4m3
 
 constexpr u32 smaller(u32 a, u32 b) { return a < b ? a : b; }
 constexpr u32 divide_up(u32 a, u32 b) { return (a + b - 1) / b; }
@@ -343,6 +365,23 @@ extern const layer_numbers the_layer;
 #define BLOCKS   (the_layer.blocks)
 #endif
 
+// Gate and up, two rows of W, become a column of C where there is a GLU. A kernel counts rows so
+// that the two are neighbours, the gate first, at 2i and 2i + 1; W_ROW is where such a row stands
+// in W, and so with its scales and its bias. The sum of two rows, of which the first is even, has
+// the sum of their places. C_COLUMN is where the result of row n goes, if HAS_COLUMN.
+#if GLU && GLU_HALVES
+#define W_ROW(n) ((u64)((n) / 2) + (n) % 2 * (u64)(N / 2))
+#else
+#define W_ROW(n) (n)
+#endif
+#if GLU
+#define C_COLUMN(n)   ((n) / 2)
+#define HAS_COLUMN(n) ((n) % 2 == 0)
+#else
+#define C_COLUMN(n)   (n)
+#define HAS_COLUMN(n) true
+#endif
+
 // ---- decode/e2m1 ----
 // E2M1, the element of MXFP4 (OCP Microscaling Formats 1.0): a sign bit, two of exponent, one of
 // mantissa.
@@ -367,30 +406,32 @@ template <bool> struct zero_element_of { typedef u8 type; };
 template <> struct zero_element_of<true> { typedef scale_element type; };
 typedef zero_element_of<ZERO == ZERO_SCALED>::type zero_element;
 
-// Of each kind: the operands of a kernel, and which of them has a number or a byte for each block.
+// Of each kind: the operands of a kernel, before others, and which of them has a number or a byte
+// for each block.
 #if SCALE_IS_NESTED
 #define SCALE_OPERANDS                                                                             \
-    const float *scales, const u8 *absmax8, const float *code, const float *offset
-#define SCALE_NAMES  scales, absmax8, code, offset
+    const float *scales, const u8 *absmax8, const float *code, const float *offset,
+#define SCALE_NAMES  scales, absmax8, code, offset,
 #define BLOCK_SCALES absmax8
 typedef u8 block_scale;
 constexpr u32 NEST = 256; // absmax that share a second scale
 #elif SCALE_IS_E8M0
-#define SCALE_OPERANDS const u8 *scales
-#define SCALE_NAMES    scales
+#define SCALE_OPERANDS const u8 *scales,
+#define SCALE_NAMES    scales,
 #define BLOCK_SCALES   scales
 typedef u8 block_scale;
 #else
 #if HAS_ZEROS
-#define SCALE_OPERANDS const scale_element *scales, const zero_element *zeros
-#define SCALE_NAMES    scales, zeros
+#define SCALE_OPERANDS const scale_element *scales, const zero_element *zeros,
+#define SCALE_NAMES    scales, zeros,
 #else
-#define SCALE_OPERANDS const scale_element *scales
-#define SCALE_NAMES    scales
+#define SCALE_OPERANDS const scale_element *scales,
+#define SCALE_NAMES    scales,
 #endif
 #define BLOCK_SCALES scales
 typedef scale_element block_scale;
 #endif
+#define UNIT_OF_SUMS CODE_UNIT // what remains to be multiplied by
 
 // COUNT neighbouring numbers, 1, 2 or 4, in the words that they come in: begin_scales starts a load
 // whose result nobody looks at before the step that it is for. Taking a word apart as soon as it is
@@ -430,7 +471,7 @@ template <u32 COUNT> struct loaded_scales {
     u32 second;
 };
 
-template <u32 COUNT> DEVICE loaded_scales<COUNT> begin_scales(u64 block, SCALE_OPERANDS)
+template <u32 COUNT> DEVICE loaded_scales<COUNT> begin_scales(SCALE_OPERANDS u64 block)
 {
     loaded_scales<COUNT> s = {};
     s.scales = load_some<block_scale, COUNT>(BLOCK_SCALES + block);
@@ -445,7 +486,7 @@ template <u32 COUNT> DEVICE loaded_scales<COUNT> begin_scales(u64 block, SCALE_O
 
 constexpr u32 LINE_BLOCKS = 128 / sizeof(block_scale); // whose scales a line of memory holds
 
-DEVICE void prefetch_scales(u64 block, SCALE_OPERANDS)
+DEVICE void prefetch_scales(SCALE_OPERANDS u64 block)
 {
     prefetch(BLOCK_SCALES + block);
 #if HAS_ZEROS
@@ -530,7 +571,7 @@ template <int TYPE> DEVICE void store(c_element *to, const float (&values)[8])
     }
 }
 
-KERNEL(SYMBOL, WAVES * 32)(LAYER_OPERANDS const u8 *b, SCALE_OPERANDS, c_element *c)
+KERNEL(SYMBOL, WAVES * 32)(LAYER_OPERANDS const u8 *b, SCALE_OPERANDS c_element *c)
 {
     ENTER_LAYER
     float shift = 0;
@@ -551,7 +592,7 @@ KERNEL(SYMBOL, WAVES * 32)(LAYER_OPERANDS const u8 *b, SCALE_OPERANDS, c_element
             return;
         const u32 word = ldg((const u32 *)b + chunk);
         const u64 block = KNOWN || BLOCK <= K ? chunk * 8 / BLOCK : chunk * 8 / K;
-        const auto loaded = begin_scales<1>(block, SCALE_NAMES);
+        const auto loaded = begin_scales<1>(SCALE_NAMES block);
         const float scale = scale_at(loaded, 0, CODES, shift);
         UNROLL for (u32 j = 0; j < 8; j++) {
             const u32 code = code_of_word(word, j);

@@ -7,6 +7,7 @@
 #define KNOWN 1                         // whether the layer is, and what follows
 constexpr unsigned N = 4096;            // rows of W
 constexpr unsigned K = 14336;           // columns of W
+#define GLU 0                           // whether two rows of W become a column of C
 constexpr unsigned BLOCK = 64;          // weights along K that share a scale
 #define WORD_ORDER BNB                  // of the weights in a word
 #define C_TYPE F16                      // elements of C and of a bias
@@ -16,6 +17,10 @@ constexpr unsigned BLOCK = 64;          // weights along K that share a scale
 #define SCALE_TYPE F32                  // elements of scales
 #define ZERO ZERO_NONE                  // what zero points are
 #define HAS_ZEROS 0                     // whether there are any
+#define W_BITS 4                        // of a weight
+#define HAS_BLOCK_SCALES true           // whether W is codes in blocks
+#define A_IS_FP8 0                      // whether A is e4m3
+#define MMA_TYPE F16                    // elements of products
 #define BIAS 1                          // whether a bias is added
 constexpr unsigned M_TILE = 16;         // rows of A computed at once
 
@@ -245,6 +250,13 @@ DEVICE float sum(float a, float b)
     asm("add.rn.f32 %0, %1, %2;" : "=f"(v) : "f"(a), "f"(b));
     return v;
 }
+// e^x, by 2^x: off by some units in the last place.
+DEVICE float exponential(float x)
+{
+    float v;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(v) : "f"(x * 1.44269504f));
+    return v;
+}
 DEVICE u16 round_f16(float value)
 {
     u16 v;
@@ -257,21 +269,36 @@ DEVICE u16 round_bf16(float value)
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(v) : "f"(value));
     return v;
 }
+// Two numbers at once, `low` to the lower half.
+DEVICE u32 round_bf16x2(float low, float high)
+{
+    u32 v;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(high), "f"(low));
+    return v;
+}
 DEVICE float widen_f16(u32 half)
 {
     float v;
     asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"((u16)half));
     return v;
 }
+// Two e4m3 as two f16, the lower byte to the lower half.
+DEVICE u32 widen_fp8x2(u32 bytes)
+{
+    u32 v;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(v) : "h"((u16)bytes));
+    return v;
+}
 #endif
 
 // ---- What follows is made of the primitives, or of plain C++ ----
 
-enum element { F32, F16, BF16 };
+enum element { F32, F16, BF16, FP8 };
 template <int TYPE> struct element_of;
 template <> struct element_of<F32> { typedef float type; };
 template <> struct element_of<F16> { typedef u16 type; };
 template <> struct element_of<BF16> { typedef u16 type; };
+template <> struct element_of<FP8> { typedef u8 type; }; // e4m3
 
 constexpr u32 smaller(u32 a, u32 b) { return a < b ? a : b; }
 constexpr u32 divide_up(u32 a, u32 b) { return (a + b - 1) / b; }
@@ -356,6 +383,23 @@ extern const layer_numbers the_layer;
 #define BLOCKS   (the_layer.blocks)
 #endif
 
+// Gate and up, two rows of W, become a column of C where there is a GLU. A kernel counts rows so
+// that the two are neighbours, the gate first, at 2i and 2i + 1; W_ROW is where such a row stands
+// in W, and so with its scales and its bias. The sum of two rows, of which the first is even, has
+// the sum of their places. C_COLUMN is where the result of row n goes, if HAS_COLUMN.
+#if GLU && GLU_HALVES
+#define W_ROW(n) ((u64)((n) / 2) + (n) % 2 * (u64)(N / 2))
+#else
+#define W_ROW(n) (n)
+#endif
+#if GLU
+#define C_COLUMN(n)   ((n) / 2)
+#define HAS_COLUMN(n) ((n) % 2 == 0)
+#else
+#define C_COLUMN(n)   (n)
+#define HAS_COLUMN(n) true
+#endif
+
 // ---- decode/fp4 ----
 // FP4 as bitsandbytes defines it (not e2m1): a sign bit over 0, 1/192, 2/3, 1, 1/3, 1/2, 1/6, 1/4.
 // In units of 1/12 every value is exact in f16 and bf16.
@@ -380,30 +424,32 @@ template <bool> struct zero_element_of { typedef u8 type; };
 template <> struct zero_element_of<true> { typedef scale_element type; };
 typedef zero_element_of<ZERO == ZERO_SCALED>::type zero_element;
 
-// Of each kind: the operands of a kernel, and which of them has a number or a byte for each block.
+// Of each kind: the operands of a kernel, before others, and which of them has a number or a byte
+// for each block.
 #if SCALE_IS_NESTED
 #define SCALE_OPERANDS                                                                             \
-    const float *scales, const u8 *absmax8, const float *code, const float *offset
-#define SCALE_NAMES  scales, absmax8, code, offset
+    const float *scales, const u8 *absmax8, const float *code, const float *offset,
+#define SCALE_NAMES  scales, absmax8, code, offset,
 #define BLOCK_SCALES absmax8
 typedef u8 block_scale;
 constexpr u32 NEST = 256; // absmax that share a second scale
 #elif SCALE_IS_E8M0
-#define SCALE_OPERANDS const u8 *scales
-#define SCALE_NAMES    scales
+#define SCALE_OPERANDS const u8 *scales,
+#define SCALE_NAMES    scales,
 #define BLOCK_SCALES   scales
 typedef u8 block_scale;
 #else
 #if HAS_ZEROS
-#define SCALE_OPERANDS const scale_element *scales, const zero_element *zeros
-#define SCALE_NAMES    scales, zeros
+#define SCALE_OPERANDS const scale_element *scales, const zero_element *zeros,
+#define SCALE_NAMES    scales, zeros,
 #else
-#define SCALE_OPERANDS const scale_element *scales
-#define SCALE_NAMES    scales
+#define SCALE_OPERANDS const scale_element *scales,
+#define SCALE_NAMES    scales,
 #endif
 #define BLOCK_SCALES scales
 typedef scale_element block_scale;
 #endif
+#define UNIT_OF_SUMS CODE_UNIT // what remains to be multiplied by
 
 // COUNT neighbouring numbers, 1, 2 or 4, in the words that they come in: begin_scales starts a load
 // whose result nobody looks at before the step that it is for. Taking a word apart as soon as it is
@@ -443,7 +489,7 @@ template <u32 COUNT> struct loaded_scales {
     u32 second;
 };
 
-template <u32 COUNT> DEVICE loaded_scales<COUNT> begin_scales(u64 block, SCALE_OPERANDS)
+template <u32 COUNT> DEVICE loaded_scales<COUNT> begin_scales(SCALE_OPERANDS u64 block)
 {
     loaded_scales<COUNT> s = {};
     s.scales = load_some<block_scale, COUNT>(BLOCK_SCALES + block);
@@ -458,7 +504,7 @@ template <u32 COUNT> DEVICE loaded_scales<COUNT> begin_scales(u64 block, SCALE_O
 
 constexpr u32 LINE_BLOCKS = 128 / sizeof(block_scale); // whose scales a line of memory holds
 
-DEVICE void prefetch_scales(u64 block, SCALE_OPERANDS)
+DEVICE void prefetch_scales(SCALE_OPERANDS u64 block)
 {
     prefetch(BLOCK_SCALES + block);
 #if HAS_ZEROS
@@ -549,7 +595,7 @@ DEVICE void order_a(u32 *) {}
 // Loading A, for families on matrix units, behind the template that says how weights are paired.
 
 // Sixteen bytes of A by one load, or where its rows are not aligned, by four.
-template <bool ALIGNED> DEVICE void load_a_piece(const u16 *from, u32 *to)
+template <bool ALIGNED> DEVICE void load_a_piece(const void *from, u32 *to)
 {
     u32x4 v;
 
@@ -563,16 +609,17 @@ template <bool ALIGNED> DEVICE void load_a_piece(const u16 *from, u32 *to)
     order_a(to);
 }
 
-// ---- cuda/family/ring_w4 ----
-// Products of few rows of A with 4-bit weights, by matrix units, for GPUs that copy in bulk from
-// memory to shared memory (sm_90 and later).
+// ---- cuda/family/ring ----
+// Products of few rows of A with weights of 4, 8 or 16 bits, by matrix units, for GPUs that copy in
+// bulk from memory to shared memory (sm_90 and later).
 //
 // A workgroup stays on its multiprocessor for the whole launch. One warp, the producer, keeps a
 // ring of STAGES stages filled: a stage has CHUNK columns of ROWS rows of W, as they lie in memory
 // but for a gap after each row, which keeps lanes of eight rows out of each other's banks. WARPS
 // warps consume it: K_WARPS of them share 16 rows, each with UNITS units of UNIT columns. Codes are
-// decoded to pairs by the template in front (prelude/pairs, by a table in shared memory; or
-// prelude/int4, by masks), and the pairs go to the matrix unit as they come. A's values for a
+// decoded to pairs by the template in front (prelude/pairs, by a table in shared memory;
+// prelude/int4, by masks; or prelude/plain, for numbers), and the pairs go to the matrix unit as
+// they come. A's values for a
 // warp's columns stay in registers, in the order of the pairs. Scales are applied to a block's
 // sums, in f32; a zero point, and the offset that decoded codes have, to the sum of A's values
 // there, which is made of products with ones when A is loaded. SUMMERS warps add what the consumers
@@ -594,7 +641,11 @@ constexpr u32 CHUNK = K_WARPS * UNITS * UNIT;
 #define CHUNKS divide_up(K, CHUNK)
 constexpr bool RAGGED = !KNOWN || K % CHUNK != 0;
 #define TILES divide_up(N, ROWS)
-constexpr u32 WORDS = UNIT / 32; // of packed weights that a lane has of a row's unit
+constexpr u32 UNIT_BYTES = UNIT * W_BITS / 8; // of a row
+constexpr u32 WORDS = UNIT_BYTES / 16;        // that a lane has of those
+constexpr u32 PAIRS = 16 / W_BITS;            // of weights in a word
+#define K_BYTES     (K / 8 * W_BITS)          // of a row of W
+#define CHUNK_BYTES (CHUNK / 8 * W_BITS)
 constexpr u32 SPANS = UNITS / SPAN;
 
 // Blocks whose scales a lane loads at once: neighbours, as many as are sure to start at a multiple
@@ -608,7 +659,7 @@ constexpr u32 SCALES = OWN_BLOCKS && SPANS % 4 == 0 && BLOCKS % 4 == 0   ? 4
 // entries of the table, or where there is no table in a place of their own.
 constexpr u32 SUMS = TABLE_BYTES ? 128 : 0, SUMS_APART = TABLE_BYTES ? 256 : 128;
 constexpr u32 WARP_SUMS = M_TILES * 4; // numbers of a lane
-constexpr u32 ROW_BYTES = (K_WARPS * UNITS | 1) * (UNIT / 2); // odd: rows in banks of their own
+constexpr u32 ROW_BYTES = (K_WARPS * UNITS | 1) * UNIT_BYTES; // odd: rows in banks of their own
 constexpr u32 RING = TABLE_BYTES ? TABLE_BYTES : SUM_BUFFERS * WARPS * WARP_SUMS * 128;
 constexpr u32 STAGE_BYTES = ROWS * ROW_BYTES;
 constexpr u32 KEPT = RING + STAGES * STAGE_BYTES; // sums of chunks before, of each tile of a batch
@@ -662,13 +713,13 @@ template <u32 COUNT> struct place {
 
 // Asks for the scales of a step. The consumers load them only a step before they need them, which
 // is too late for memory, not for the second cache.
-DEVICE void ask_for_scales(LAYER_PARAMETER const walk &at, SCALE_OPERANDS)
+DEVICE void ask_for_scales(LAYER_PARAMETER SCALE_OPERANDS const walk &at)
 {
     for (u32 i = item() % 32; i < ROWS * SEGMENT_LINES; i += 32) {
-        const u64 n = at.tile * ROWS + i / SEGMENT_LINES;
+        const u64 n = W_ROW(at.tile * ROWS + i / SEGMENT_LINES);
         const u64 block = n * BLOCKS + at.chunk * CHUNK / BLOCK + i % SEGMENT_LINES * LINE_BLOCKS;
         if (block < (u64)N * BLOCKS)
-            prefetch_scales(block, SCALE_NAMES);
+            prefetch_scales(SCALE_NAMES block);
     }
 }
 
@@ -678,23 +729,27 @@ DEVICE void start_copies(LAYER_PARAMETER const u8 *b, const walk &at, u32 stage)
 {
     const u32 columns = RAGGED && at.chunk + 1 == CHUNKS ? K - (CHUNKS - 1) * CHUNK : CHUNK;
 
-    barrier_expect(FULL + stage * 8, ROWS * (columns / 2));
+    const u32 bytes = columns / 8 * W_BITS;
+
+    barrier_expect(FULL + stage * 8, ROWS * bytes);
     NO_UNROLL for (u32 sixteen = 0; sixteen < ROWS; sixteen += 16) {
         UNROLL for (u32 i = 0; i < 16; i++) {
             const u32 row = sixteen + i, n = at.tile * ROWS + row;
             const u64 from = !KNOWN || N % ROWS ? smaller(n, N - 1) : n;
             bulk_copy(RING + stage * STAGE_BYTES + row * ROW_BYTES,
-                      b + from * (K / 2) + at.chunk * (CHUNK / 2), columns / 2, FULL + stage * 8);
+                      b + W_ROW(from) * K_BYTES + at.chunk * CHUNK_BYTES, bytes,
+                      FULL + stage * 8);
         }
     }
 }
 
-DEVICE void produce(LAYER_PARAMETER const u8 *b, walk at, SCALE_OPERANDS)
+DEVICE void produce(LAYER_PARAMETER SCALE_OPERANDS const u8 *b, walk at)
 {
     place<STAGES> stage = {0, 1};
 
     NO_UNROLL for (; at.more(); at.advance(), stage.advance()) {
-        ask_for_scales(LAYER_NAME at, SCALE_NAMES);
+        if (HAS_BLOCK_SCALES)
+            ask_for_scales(LAYER_NAME SCALE_NAMES at);
         barrier_wait(EMPTY + stage.at * 8, stage.parity);
         if (one_lane())
             start_copies(LAYER_NAME b, at, stage.at);
@@ -727,7 +782,7 @@ typedef typename element_of<C_TYPE>::type c_element;
 
 // Adds and stores what the warps that share row group `rows` have for eight rows of A.
 DEVICE void add_up(LAYER_PARAMETER const walk &at, u32 buffer, u32 rows, u32 tile, u32 lane,
-                   const c_element *bias, c_element *c, u32 first, u32 m, i64 ldc)
+                   float unit, const c_element *bias, c_element *c, u32 first, u32 m, i64 ldc)
 {
     const u32 kept = KEPT + ((at.in_batch * ROW_WARPS + rows) * M_TILES + tile) * 512 + lane * 16;
     float total[4] = {};
@@ -743,18 +798,28 @@ DEVICE void add_up(LAYER_PARAMETER const walk &at, u32 buffer, u32 rows, u32 til
     UNROLL for (u32 i = 0; i < 4; i++) {
         const u32 n = at.tile * ROWS + rows * 16 + lane / 4 + i / 2 * 8;
         const u32 row = tile * 8 + lane % 4 * 2 + i % 2;
+#if GLU // the other row of a pair is another lane's, and all lanes take part in the shuffle
+        float value = total[i] * unit;
+#if BIAS
+        value += load<C_TYPE>(bias + W_ROW(smaller(n, N - 1)));
+#endif
+        value = activated(value, shuffle_xor(value, 4));
+        if (row < m && n < N && HAS_COLUMN(n))
+            stg(c + (i64)(first + row) * ldc + C_COLUMN(n), rounded<C_TYPE>(value));
+#else
         if (row >= m || n >= N)
             continue;
-        float value = total[i] * CODE_UNIT;
+        float value = total[i] * unit;
 #if BIAS
         value += HAS_BIAS ? load<C_TYPE>(bias + n) : 0;
 #endif
         stg(c + (i64)(first + row) * ldc + n, rounded<C_TYPE>(value));
+#endif
     }
 }
 
-DEVICE void add_sums(LAYER_PARAMETER walk at, const c_element *bias, c_element *c, u32 first,
-                     u32 m, i64 ldc)
+DEVICE void add_sums(LAYER_PARAMETER walk at, float unit, const c_element *bias, c_element *c,
+                     u32 first, u32 m, i64 ldc)
 {
     const u32 lane = item() % 32, summer = item() / 32 - WARPS - 1;
     place<SUM_BUFFERS> buffer = {0, 0};
@@ -764,8 +829,8 @@ DEVICE void add_sums(LAYER_PARAMETER walk at, const c_element *bias, c_element *
         UNROLL for (u32 i = 0; i < divide_up(ROW_WARPS * M_TILES, SUMMERS); i++) {
             const u32 part = summer + i * SUMMERS;
             if (part < ROW_WARPS * M_TILES)
-                add_up(LAYER_NAME at, buffer.at, part / M_TILES, part % M_TILES, lane, bias, c,
-                       first, m, ldc);
+                add_up(LAYER_NAME at, buffer.at, part / M_TILES, part % M_TILES, lane, unit,
+                       bias, c, first, m, ldc);
         }
         sync_warp();
         if (lane == 0)
@@ -778,32 +843,45 @@ DEVICE void add_sums(LAYER_PARAMETER walk at, const c_element *bias, c_element *
 // Of a unit, each of four lanes has a quarter of the columns, which are neighbours: the packed
 // weights of a lane are then one load, and so are two or four pairs of pairs of A.
 typedef u32 a_values[UNITS][M_TILES][UNIT / 8];
+typedef typename element_of<A_TYPE>::type a_element;
+
+// The pairs of A of a lane's columns of a unit.
+template <bool ALIGNED> DEVICE void load_a_unit(const a_element *from, u32 (&pairs)[UNIT / 8])
+{
+    if constexpr (A_TYPE == FP8) {
+        u32 bytes[4];
+        load_a_piece<ALIGNED>(from, bytes);
+        UNROLL for (u32 i = 0; i < 8; i++)
+            pairs[i] = pair_of_word(bytes[i / 2], i % 2, 0);
+    } else {
+        UNROLL for (u32 i = 0; i < UNIT / 32; i++)
+            load_a_piece<ALIGNED>(from + i * 8, &pairs[i * 4]);
+    }
+}
 
 template <bool ALIGNED>
-DEVICE void load_a_as(LAYER_PARAMETER a_values &values, const u16 *a, i64 lda, u32 first, u32 m,
-                      u32 chunk, u32 k_warp)
+DEVICE void load_a_as(LAYER_PARAMETER a_values &values, const a_element *a, i64 lda, u32 first,
+                      u32 m, u32 chunk, u32 k_warp)
 {
     const u32 lane = item() % 32;
 
     UNROLL for (u32 t = 0; t < M_TILES; t++) {
         const u32 row = first + smaller(t * 8 + lane / 4, m - 1);
-        const u16 *const from = a + (i64)row * lda + lane % 4 * (UNIT / 4);
+        const a_element *const from = a + (i64)row * lda + lane % 4 * (UNIT / 4);
         UNROLL for (u32 u = 0; u < UNITS; u++) {
             const u32 column = chunk * CHUNK + (k_warp * UNITS + u) * UNIT;
-            if (!RAGGED || column < K) {
-                UNROLL for (u32 i = 0; i < UNIT / 32; i++)
-                    load_a_piece<ALIGNED>(from + column + i * 8, &values[u][t][i * 4]);
-            }
+            if (!RAGGED || column < K)
+                load_a_unit<ALIGNED>(from + column, values[u][t]);
         }
     }
 }
 
 // One branch for all loads: predicated loads of both kinds into the same registers would wait for
 // one another.
-DEVICE void load_a(LAYER_PARAMETER a_values &values, const u16 *a, i64 lda, u32 first, u32 m,
+DEVICE void load_a(LAYER_PARAMETER a_values &values, const a_element *a, i64 lda, u32 first, u32 m,
                    u32 chunk, u32 k_warp)
 {
-    if (((u64)a | (u64)lda * 2) % 16 == 0)
+    if (((u64)a | (u64)lda * sizeof(a_element)) % 16 == 0)
         load_a_as<true>(LAYER_NAME values, a, lda, first, m, chunk, k_warp);
     else
         load_a_as<false>(LAYER_NAME values, a, lda, first, m, chunk, k_warp);
@@ -820,7 +898,7 @@ DEVICE void sum_a(LAYER_PARAMETER a_sums &of_a, const a_values &values, u32 chun
             UNROLL for (u32 u = s * SPAN; u < (s + 1) * SPAN; u++) {
                 if (!RAGGED || chunk * CHUNK + (k_warp * UNITS + u) * UNIT < K) {
                     UNROLL for (u32 i = 0; i < UNIT / 8; i += 2)
-                        mma<A_TYPE>(sums, ONES, ONES, ONES, ONES, values[u][t][i],
+                        mma<MMA_TYPE>(sums, ONES, ONES, ONES, ONES, values[u][t][i],
                                     values[u][t][i + 1]);
                 }
             }
@@ -834,21 +912,24 @@ struct row_scales {
     loaded_scales<SCALES> part[SPANS / SCALES];
 };
 
-DEVICE void load_scales(LAYER_PARAMETER row_scales &row, const walk &at, u32 in_tile, u32 k_warp,
-                        SCALE_OPERANDS)
+DEVICE void load_scales(LAYER_PARAMETER SCALE_OPERANDS row_scales &row, const walk &at, u32 in_tile,
+                        u32 k_warp)
 {
-    const u64 n = smaller(at.tile * ROWS + in_tile, N - 1);
+    const u64 n = W_ROW(smaller(at.tile * ROWS + in_tile, N - 1));
 
     UNROLL for (u32 i = 0; i < SPANS / SCALES; i++) {
         const u32 column = at.chunk * CHUNK + (k_warp * UNITS + i * SCALES * SPAN) * UNIT;
         if (!RAGGED || column < K)
-            row.part[i] = begin_scales<SCALES>(n * BLOCKS + column / BLOCK, SCALE_NAMES);
+            row.part[i] = begin_scales<SCALES>(SCALE_NAMES n * BLOCKS + column / BLOCK);
     }
 }
 
 template <u32 COUNT> DEVICE void load_packed(u32 at, u32 offset, u32 (&words)[COUNT])
 {
-    if constexpr (COUNT == 2) {
+    if constexpr (COUNT == 4) {
+        const u32x4 v = lds<u32x4>(at, offset);
+        words[0] = v.x, words[1] = v.y, words[2] = v.z, words[3] = v.w;
+    } else if constexpr (COUNT == 2) {
         const u32x2 v = lds<u32x2>(at, offset);
         words[0] = v.x, words[1] = v.y;
     } else {
@@ -862,10 +943,10 @@ DEVICE void multiply(LAYER_PARAMETER float (&sums)[M_TILES][4], const a_values &
 {
     const u32 lane = item() % 32, copy = lane * 4;
     const u32 own = RING + stage * STAGE_BYTES + (rows * 16 + lane / 4) * ROW_BYTES +
-                    lane % 4 * (UNIT / 8) + k_warp * (UNITS * UNIT / 2);
+                    lane % 4 * (UNIT_BYTES / 4) + k_warp * (UNITS * UNIT_BYTES);
 
     UNROLL for (u32 s = 0; s < SPANS; s++) {
-        float block[M_TILES][4] = {};
+        float of_block[M_TILES][4] = {}, (&block)[M_TILES][4] = HAS_BLOCK_SCALES ? of_block : sums;
         if (RAGGED && at.chunk * CHUNK + (k_warp * UNITS + s * SPAN) * UNIT >= K)
             continue;
         const auto &above = upper.part[s / SCALES], &below = lower.part[s / SCALES];
@@ -876,18 +957,20 @@ DEVICE void multiply(LAYER_PARAMETER float (&sums)[M_TILES][4], const a_values &
         }
         UNROLL for (u32 u = s * SPAN; u < (s + 1) * SPAN; u++) {
             u32 x[WORDS], y[WORDS];
-            load_packed(own, u * (UNIT / 2), x);
-            load_packed(own, u * (UNIT / 2) + 8 * ROW_BYTES, y);
+            load_packed(own, u * UNIT_BYTES, x);
+            load_packed(own, u * UNIT_BYTES + 8 * ROW_BYTES, y);
             UNROLL for (u32 i = 0; i < UNIT / 16; i++) {
-                const u32 w = i / 2, pair = i % 2 * 2;
-                const u32 w0 = pair_of_word(x[w], pair, copy);
-                const u32 w1 = pair_of_word(y[w], pair, copy);
-                const u32 w2 = pair_of_word(x[w], pair + 1, copy);
-                const u32 w3 = pair_of_word(y[w], pair + 1, copy);
+                const u32 v = 2 * i / PAIRS, w = (2 * i + 1) / PAIRS;
+                const u32 w0 = pair_of_word(x[v], 2 * i % PAIRS, copy);
+                const u32 w1 = pair_of_word(y[v], 2 * i % PAIRS, copy);
+                const u32 w2 = pair_of_word(x[w], (2 * i + 1) % PAIRS, copy);
+                const u32 w3 = pair_of_word(y[w], (2 * i + 1) % PAIRS, copy);
                 UNROLL for (u32 t = 0; t < M_TILES; t++)
-                    mma<A_TYPE>(block[t], w0, w1, w2, w3, a[u][t][2 * i], a[u][t][2 * i + 1]);
+                    mma<MMA_TYPE>(block[t], w0, w1, w2, w3, a[u][t][2 * i], a[u][t][2 * i + 1]);
             }
         }
+        if (!HAS_BLOCK_SCALES)
+            continue;
         const float scales[2] = {scale_at(above, s % SCALES, CODES, shift),
                                  scale_at(below, s % SCALES, CODES, shift)};
         const float extra[2] = {extra_at(above, s % SCALES), extra_at(below, s % SCALES)};
@@ -901,8 +984,8 @@ DEVICE void multiply(LAYER_PARAMETER float (&sums)[M_TILES][4], const a_values &
     }
 }
 
-DEVICE void consume(LAYER_PARAMETER walk at, const u16 *a, i64 lda, u32 first, u32 m,
-                    SCALE_OPERANDS)
+DEVICE void consume(LAYER_PARAMETER SCALE_OPERANDS walk at, const a_element *a, i64 lda,
+                    u32 first, u32 m)
 {
     const u32 lane = item() % 32, warp = item() / 32, k_warp = warp % K_WARPS;
     const u32 rows = warp / K_WARPS;
@@ -913,8 +996,8 @@ DEVICE void consume(LAYER_PARAMETER walk at, const u16 *a, i64 lda, u32 first, u
     a_values values;
     a_sums of_a;
 
-    load_scales(LAYER_NAME upper, at, rows * 16 + lane / 4, k_warp, SCALE_NAMES);
-    load_scales(LAYER_NAME lower, at, rows * 16 + lane / 4 + 8, k_warp, SCALE_NAMES);
+    load_scales(LAYER_NAME SCALE_NAMES upper, at, rows * 16 + lane / 4, k_warp);
+    load_scales(LAYER_NAME SCALE_NAMES lower, at, rows * 16 + lane / 4 + 8, k_warp);
 #if SCALE_IS_NESTED
     shift = ldg(offset);
     for (u32 i = item(); i < NEST; i += WARPS * 32)
@@ -938,8 +1021,8 @@ DEVICE void consume(LAYER_PARAMETER walk at, const u16 *a, i64 lda, u32 first, u
         }
         at.advance();
         if (at.more()) { // a step ahead of their use
-            load_scales(LAYER_NAME upper, at, rows * 16 + lane / 4, k_warp, SCALE_NAMES);
-            load_scales(LAYER_NAME lower, at, rows * 16 + lane / 4 + 8, k_warp, SCALE_NAMES);
+            load_scales(LAYER_NAME SCALE_NAMES upper, at, rows * 16 + lane / 4, k_warp);
+            load_scales(LAYER_NAME SCALE_NAMES lower, at, rows * 16 + lane / 4 + 8, k_warp);
         }
         barrier_wait(FULL + stage.at * 8, stage.parity);
         multiply(LAYER_NAME sums, values, of_a, upper_now, lower_now, now, stage.at, rows, k_warp,
@@ -961,7 +1044,7 @@ DEVICE void consume(LAYER_PARAMETER walk at, const u16 *a, i64 lda, u32 first, u
 // ---- The kernel ----
 
 KERNEL(SYMBOL, WAVES * 32)
-(LAYER_OPERANDS const u16 *a, const u8 *b, SCALE_OPERANDS,
+(LAYER_OPERANDS const a_element *a, const u8 *b, SCALE_OPERANDS
 #if BIAS
  const c_element *bias,
 #endif
@@ -990,9 +1073,9 @@ KERNEL(SYMBOL, WAVES * 32)
     }
     sync_group();
     if (warp < WARPS)
-        consume(LAYER_NAME at, a, lda, (u32)first + begin, rows, SCALE_NAMES);
+        consume(LAYER_NAME SCALE_NAMES at, a, lda, (u32)first + begin, rows);
     else if (warp == WARPS)
-        produce(LAYER_NAME b, at, SCALE_NAMES);
+        produce(LAYER_NAME SCALE_NAMES b, at);
     else
-        add_sums(LAYER_NAME at, bias, c, (u32)first + begin, rows, ldc);
+        add_sums(LAYER_NAME at, UNIT_OF_SUMS, bias, c, (u32)first + begin, rows, ldc);
 }

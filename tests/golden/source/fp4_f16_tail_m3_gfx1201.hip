@@ -18,6 +18,7 @@
 #define KNOWN 1                         // whether the layer is, and what follows
 constexpr unsigned N = 100;             // rows of W
 constexpr unsigned K = 416;             // columns of W
+#define GLU 0                           // whether two rows of W become a column of C
 constexpr unsigned BLOCK = 32;          // weights along K that share a scale
 #define HIGH_NIBBLE_FIRST true          // which half of a byte is the lower k
 #define C_TYPE F32                      // elements of C and of a bias
@@ -214,6 +215,23 @@ template <class T> DEVICE float bias_or_zero(const T *bias, u32 n, const void *o
 #define BIAS_OF(bias, n, other) bias_or_zero(bias, n, other)
 #endif
 
+// Gate and up, two rows of W, become a column of C where there is a GLU. A kernel counts rows so
+// that the two are neighbours, the gate first, at 2i and 2i + 1; W_ROW is where such a row stands
+// in W, and so with its scales and its bias. The sum of two rows, of which the first is even, has
+// the sum of their places. C_COLUMN is where the result of row n goes, if HAS_COLUMN.
+#if GLU && GLU_HALVES
+#define W_ROW(n) ((u64)((n) / 2) + (n) % 2 * (u64)(N / 2))
+#else
+#define W_ROW(n) (n)
+#endif
+#if GLU
+#define C_COLUMN(n)   ((n) / 2)
+#define HAS_COLUMN(n) ((n) % 2 == 0)
+#else
+#define C_COLUMN(n)   (n)
+#define HAS_COLUMN(n) true
+#endif
+
 // ---- prelude/reduce ----
 // Sums over the lanes of a wave. A wave that holds VALUES sums per lane folds them in halves: in
 // each step a lane gives half of its values to a partner and takes the partner's other half, until
@@ -327,6 +345,11 @@ template <u32 VALUES> DEVICE u32 reduced_index(u32 lane)
 {
     return VALUES == 32 ? (lane & 15) << 1 | (lane >> 4 & 1)
                         : (lane & 15) / (16 / minimum(VALUES, 16));
+}
+// The lane bit in which lanes with values 2i and 2i + 1 differ.
+template <u32 VALUES> constexpr u32 reduced_pair_bit()
+{
+    return VALUES == 32 ? 4 : VALUES == 16 ? 0 : VALUES == 8 ? 1 : VALUES == 4 ? 2 : 3;
 }
 // True in exactly one lane for each value.
 template <u32 VALUES> DEVICE bool reduced_owner(u32 lane)
@@ -704,8 +727,8 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     const u8 *b_row[ROWS], *a_row[M_TILE];
     row_scales scale_row[ROWS];
     UNROLL for (u32 r = 0; r < ROWS; r++) {
-        b_row[r] = b + (u64)n_base * (K / 2) + r * (K / 2);
-        scale_row[r] = scales_of_row(n_base + r, SCALE_NAMES);
+        b_row[r] = b + (u64)W_ROW(n_base) * (K / 2) + W_ROW(r) * (K / 2);
+        scale_row[r] = scales_of_row(W_ROW(n_base + r), SCALE_NAMES);
     }
     UNROLL for (u32 i = 0; i < M_TILE; i++)
         a_row[i] = (const u8 *)(a + (u64)(first + row_of_a(m0 + i, m)) * lda);
@@ -756,7 +779,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     const bool stores =
         reduced_owner<VALUES>(lane) && (WHOLE_GROUPS || (n >= n0 && n0 < N)) && is_row_of_a(i, m);
 #if BIAS
-    const float bias_value = BIAS_OF(bias, n, b);
+    const float bias_value = BIAS_OF(bias, W_ROW(n), b);
 #endif
     barrier();
 
@@ -864,7 +887,10 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
 #if BIAS
     result += bias_value;
 #endif
+#if GLU
+    result = activated(result, across<reduced_pair_bit<VALUES>()>(result, lane));
+#endif
     c_element *const c_row = c + (u64)(first + i) * ldc;
-    if (stores)
-        *at_offset(c_row, n * (u32)sizeof(c_element)) = (c_element)result;
+    if (stores && HAS_COLUMN(n))
+        *at_offset(c_row, C_COLUMN(n) * (u32)sizeof(c_element)) = (c_element)result;
 }

@@ -18,6 +18,7 @@
 #define KNOWN 1                         // whether the layer is, and what follows
 constexpr unsigned N = 4096;            // rows of W
 constexpr unsigned K = 4096;            // columns of W
+#define GLU 0                           // whether two rows of W become a column of C
 constexpr unsigned BLOCK = 128;         // weights along K that share a scale
 #define WORD_ORDER K8                   // of the weights in a word
 #define WORD_BLOCKS false               // whether b is [K/32,N] blocks of 4
@@ -226,6 +227,23 @@ template <class T> DEVICE float bias_or_zero(const T *bias, u32 n, const void *o
 #define BIAS_OF(bias, n, other) bias_or_zero(bias, n, other)
 #endif
 
+// Gate and up, two rows of W, become a column of C where there is a GLU. A kernel counts rows so
+// that the two are neighbours, the gate first, at 2i and 2i + 1; W_ROW is where such a row stands
+// in W, and so with its scales and its bias. The sum of two rows, of which the first is even, has
+// the sum of their places. C_COLUMN is where the result of row n goes, if HAS_COLUMN.
+#if GLU && GLU_HALVES
+#define W_ROW(n) ((u64)((n) / 2) + (n) % 2 * (u64)(N / 2))
+#else
+#define W_ROW(n) (n)
+#endif
+#if GLU
+#define C_COLUMN(n)   ((n) / 2)
+#define HAS_COLUMN(n) ((n) % 2 == 0)
+#else
+#define C_COLUMN(n)   (n)
+#define HAS_COLUMN(n) true
+#endif
+
 // ---- prelude/mfma16 ----
 // Matrix instructions of gfx90a and gfx942: 16 rows of A times 16 rows of W, 16 along K, four in
 // each quarter of the wave. A lane holds one column of the result, of W's row lane % 16, and rows
@@ -294,7 +312,7 @@ DEVICE tile spread_scale(float scale)
 
 // Adds up the tiles of the waves that share rows of W, and stores the results. Each wave puts its
 // tiles into LDS, [row of A][row of W], as many at a time as fit into SHARED_BYTES; then those
-// waves sum them, in the order of waves, and store what `finish` makes of a sum for column n. The
+// waves sum them, in the order of waves, and store what `finish` makes of a sum for row n of W. The
 // halves of a wave write two rows of A at once: in every other row 16 columns are swapped, so that
 // the two meet no bank.
 template <u32 SHARED_BYTES, class ELEMENT, class FINISH>
@@ -312,7 +330,7 @@ DEVICE void store_tiles(const tile (&total)[M_TILES][N_TILES], LDS float *partia
     constexpr u32 MEMBERS = SPLIT_K * WAVE; // lanes that share rows of W
     const u32 member = wave % SPLIT_K * WAVE + lane;
     const u32 row = member / ROUND_ROWS, n = n0 + member % ROUND_ROWS;
-    ELEMENT *const c_start = c + (u64)(first + m0 + row) * ldc + n;
+    ELEMENT *const c_start = c + (u64)(first + m0 + row) * ldc + C_COLUMN(n);
     const u32 mine = tile_row(0, lane) * ROUND_ROWS + lane % 16;
     const u32 other = mine ^ (SWAPPED ? lane / 16 % 2 * 16 : 0);
     UNROLL for (u32 i = 0; i < M_TILES; i++)
@@ -340,7 +358,9 @@ DEVICE void store_tiles(const tile (&total)[M_TILES][N_TILES], LDS float *partia
                     UNROLL for (u32 q = 0; q < SPLIT_K; q++)
                         result = part + q ? result + sums[q * WAVE_FLOATS] : sums[0];
                 }
-                c_start[(i * 16 + down) * ldc + across] = finish(result, n + across);
+                const ELEMENT finished = finish(result, n + across);
+                if (HAS_COLUMN(n))
+                    c_start[(i * 16 + down) * ldc + C_COLUMN(across)] = finished;
             }
         }
 }
@@ -458,6 +478,11 @@ template <u32 VALUES> DEVICE u32 reduced_index(u32 lane)
 {
     return VALUES == 32 ? (lane & 15) << 1 | (lane >> 4 & 1)
                         : (lane & 15) / (16 / minimum(VALUES, 16));
+}
+// The lane bit in which lanes with values 2i and 2i + 1 differ.
+template <u32 VALUES> constexpr u32 reduced_pair_bit()
+{
+    return VALUES == 32 ? 4 : VALUES == 16 ? 0 : VALUES == 8 ? 1 : VALUES == 4 ? 2 : 3;
 }
 // True in exactly one lane for each value.
 template <u32 VALUES> DEVICE bool reduced_owner(u32 lane)
@@ -1310,9 +1335,9 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     UNROLL for (u32 t = 0; t < N_TILES; t++) {
         const u32 start = WHOLE_GROUPS ? n0 + t * 16 : minimum(n0 + t * 16, N - 1);
         const u32 row = WHOLE_GROUPS ? lane % 16 : minimum(lane % 16, N - 1 - start);
-        b_tile[t] = b + (u64)start * (WORD_BLOCKS ? 16 : K / 2);
-        b_offset[t] = row * (WORD_BLOCKS ? 16 : K / 2) + place_of(b_part);
-        scale_row[t] = scales_of_rows(start, row, SCALE_NAMES);
+        b_tile[t] = b + (u64)W_ROW(start) * (WORD_BLOCKS ? 16 : K / 2);
+        b_offset[t] = W_ROW(row) * (WORD_BLOCKS ? 16 : K / 2) + place_of(b_part);
+        scale_row[t] = scales_of_rows(W_ROW(start), W_ROW(row), SCALE_NAMES);
     }
     UNROLL for (u32 i = 0; i < M_TILES; i++) {
         const u32 row = m0 + i * 16 + lane % 16 % M_TILE;
@@ -1549,7 +1574,10 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
                               ldc, [&](float result, u32 n) {
                                   result *= SCALED && SCALED_BY_DOTS ? RESTORED : CODE_UNIT;
 #if BIAS
-                                  result += BIAS_OF(bias, n, b);
+                                  result += BIAS_OF(bias, W_ROW(n), b);
+#endif
+#if GLU
+                                  result = activated_of_two(result);
 #endif
                                   return rounded<c_element>(result, TRUNCATE);
                               });

@@ -18,6 +18,7 @@
 #define KNOWN 1                         // whether the layer is, and what follows
 constexpr unsigned N = 1000;            // rows of W
 constexpr unsigned K = 1056;            // columns of W
+#define GLU 0                           // whether two rows of W become a column of C
 constexpr unsigned BLOCK = 32;          // weights along K that share a scale
 #define WORD_ORDER K8                   // of the weights in a word
 #define WORD_BLOCKS false               // whether b is [K/32,N] blocks of 4
@@ -215,6 +216,23 @@ template <class T> DEVICE float bias_or_zero(const T *bias, u32 n, const void *o
     return HAS_BIAS ? (float)value : 0;
 }
 #define BIAS_OF(bias, n, other) bias_or_zero(bias, n, other)
+#endif
+
+// Gate and up, two rows of W, become a column of C where there is a GLU. A kernel counts rows so
+// that the two are neighbours, the gate first, at 2i and 2i + 1; W_ROW is where such a row stands
+// in W, and so with its scales and its bias. The sum of two rows, of which the first is even, has
+// the sum of their places. C_COLUMN is where the result of row n goes, if HAS_COLUMN.
+#if GLU && GLU_HALVES
+#define W_ROW(n) ((u64)((n) / 2) + (n) % 2 * (u64)(N / 2))
+#else
+#define W_ROW(n) (n)
+#endif
+#if GLU
+#define C_COLUMN(n)   ((n) / 2)
+#define HAS_COLUMN(n) ((n) % 2 == 0)
+#else
+#define C_COLUMN(n)   (n)
+#define HAS_COLUMN(n) true
 #endif
 
 // ---- prelude/wmma11 ----
@@ -871,10 +889,10 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     }
     const u32 part = item % PARTS;
     const u32 n = WHOLE_GROUPS ? n0 + item / PARTS : minimum(n0 + item / PARTS, N - 1);
-    const u8 *b_from = b + (u64)n0 * ROW_STRIDE;
-    const u32 b_offset = (n - n0) * ROW_STRIDE + part * WEIGHTS / 32 * B_32 +
+    const u8 *b_from = b + (u64)W_ROW(n0) * ROW_STRIDE;
+    const u32 b_offset = W_ROW(n - n0) * ROW_STRIDE + part * WEIGHTS / 32 * B_32 +
                          part * WEIGHTS % 32 / 2;
-    const row_scales scale_row = scales_of_tile_row(n0, n - n0, SCALE_NAMES);
+    const row_scales scale_row = scales_of_tile_row(W_ROW(n0), W_ROW(n - n0), SCALE_NAMES);
 
     u32 packed[WEIGHTS / 8];
     chunk_scale scale;
@@ -1049,22 +1067,31 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     auto unit_of = [&](u32 column) INLINE { return UNITS_DIFFER ? units[column] : RESULT_UNIT; };
     auto bias_of = [&](u32 column) INLINE {
 #if BIAS
-        return (float)bias[WHOLE_GROUPS ? n0 + column : minimum(n0 + column, N - 1)];
+        return (float)bias[W_ROW(WHOLE_GROUPS ? n0 + column : minimum(n0 + column, N - 1))];
 #else
         return 0.0f;
 #endif
     };
-    auto result = [&](float value, float its_unit, float its_bias) INLINE {
+#if GLU
+    typedef float finished; // one of a pair, before the two become a column
+#define FINISHED(value) (value)
+#else
+    typedef c_element finished;
+#define FINISHED(value) rounded<c_element>(value, TRUNCATE)
+#endif
+    auto result = [&](float value, float its_unit, float its_bias) INLINE -> finished {
         const float scaled = UNITS_DIFFER || RESULT_UNIT != 1.0f ? value * its_unit : value;
-        return rounded<c_element>(BIAS ? scaled + its_bias : scaled, TRUNCATE);
+        return FINISHED(BIAS ? scaled + its_bias : scaled);
     };
 
     // ---- Results, row of A by row of A: a row's place and bounds are computed once
-    c_element *const c_tile = c + (u64)(first + m0 + m_wave) * ldc + n0 + n_wave;
+    c_element *const c_tile = c + (u64)(first + m0 + m_wave) * ldc + C_COLUMN(n0) +
+                              C_COLUMN(n_wave);
     if constexpr (LANE_HAS_ROW) {
-        typedef c_element c_run __attribute__((ext_vector_type(RUN)));
+        constexpr u32 COLUMNS = C_COLUMN(RUN); // of C
+        typedef c_element c_run __attribute__((ext_vector_type(COLUMNS)));
         const u32 down = lane % SIDE;
-        const bool runs_aligned = ldc % RUN == 0;
+        const bool runs_aligned = ldc % COLUMNS == 0;
         float own_unit[N_TILES][TILE_VALUES], own_bias[N_TILES][TILE_VALUES];
         UNROLL for (u32 t = 0; t < N_TILES; t++) UNROLL for (u32 v = 0; v < TILE_VALUES; v++) {
             const u32 column = n_wave + t * SIDE + tile_row(v, lane);
@@ -1079,15 +1106,25 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                 const u32 t = r / TILE_VALUES, from = r % TILE_VALUES;
                 const u32 across = t * SIDE + tile_row(from, lane), column = n0 + n_wave + across;
                 c_run run;
+#if GLU
+                float value[RUN];
+                UNROLL for (u32 v = 0; v < RUN; v++)
+                    value[v] = result(sum[i][t][from + v], own_unit[t][from + v],
+                                      own_bias[t][from + v]);
+                UNROLL for (u32 v = 0; v < COLUMNS; v++)
+                    run[v] =
+                        rounded<c_element>(activated(value[2 * v], value[2 * v + 1]), TRUNCATE);
+#else
                 UNROLL for (u32 v = 0; v < RUN; v++)
                     run[v] = result(sum[i][t][from + v], own_unit[t][from + v],
                                     own_bias[t][from + v]);
+#endif
                 if (runs_aligned && (WHOLE_GROUPS || column + RUN <= N))
-                    *(c_run *)(row + across) = run;
+                    *(c_run *)(row + C_COLUMN(across)) = run;
                 else
-                    UNROLL for (u32 v = 0; v < RUN; v++)
-                        if (WHOLE_GROUPS || column + v < N)
-                            row[across + v] = run[v];
+                    UNROLL for (u32 v = 0; v < COLUMNS; v++)
+                        if (WHOLE_GROUPS || column + v * (RUN / COLUMNS) < N)
+                            row[C_COLUMN(across) + v] = run[v];
             }
         }
     } else {
@@ -1101,10 +1138,18 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             const u32 down = i * 16 + tile_row(v, lane);
             if (m0 + m_wave + down >= m)
                 continue;
-            c_element *const row = c_tile + down * ldc + across;
+            c_element *const row = c_tile + down * ldc + C_COLUMN(across);
             UNROLL for (u32 t = 0; t < N_TILES; t++)
-                if (WHOLE_GROUPS || n0 + n_wave + t * 16 + across < N)
-                    row[t * 16] = result(sum[i][t][v], own_unit[t], own_bias[t]);
+                if (WHOLE_GROUPS || n0 + n_wave + t * 16 + across < N) {
+                    const finished own = result(sum[i][t][v], own_unit[t], own_bias[t]);
+#if GLU
+                    const float both = activated_of_two(own);
+                    if (HAS_COLUMN(across))
+                        row[C_COLUMN(t * 16)] = rounded<c_element>(both, TRUNCATE);
+#else
+                    row[t * 16] = own;
+#endif
+                }
         }
     }
 }

@@ -7,6 +7,7 @@
 #define KNOWN 1                         // whether the layer is, and what follows
 constexpr unsigned N = 14336;           // rows of W
 constexpr unsigned K = 4096;            // columns of W
+#define GLU 0                           // whether two rows of W become a column of C
 constexpr unsigned BLOCK = 64;          // weights along K that share a scale
 #define WORD_ORDER BNB                  // of the weights in a word
 #define C_TYPE BF16                     // elements of C and of a bias
@@ -240,6 +241,13 @@ DEVICE float sum(float a, float b)
     asm("add.rn.f32 %0, %1, %2;" : "=f"(v) : "f"(a), "f"(b));
     return v;
 }
+// e^x, by 2^x: off by some units in the last place.
+DEVICE float exponential(float x)
+{
+    float v;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(v) : "f"(x * 1.44269504f));
+    return v;
+}
 DEVICE u16 round_f16(float value)
 {
     u16 v;
@@ -252,21 +260,36 @@ DEVICE u16 round_bf16(float value)
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(v) : "f"(value));
     return v;
 }
+// Two numbers at once, `low` to the lower half.
+DEVICE u32 round_bf16x2(float low, float high)
+{
+    u32 v;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(high), "f"(low));
+    return v;
+}
 DEVICE float widen_f16(u32 half)
 {
     float v;
     asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"((u16)half));
     return v;
 }
+// Two e4m3 as two f16, the lower byte to the lower half.
+DEVICE u32 widen_fp8x2(u32 bytes)
+{
+    u32 v;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(v) : "h"((u16)bytes));
+    return v;
+}
 #endif
 
 // ---- What follows is made of the primitives, or of plain C++ ----
 
-enum element { F32, F16, BF16 };
+enum element { F32, F16, BF16, FP8 };
 template <int TYPE> struct element_of;
 template <> struct element_of<F32> { typedef float type; };
 template <> struct element_of<F16> { typedef u16 type; };
 template <> struct element_of<BF16> { typedef u16 type; };
+template <> struct element_of<FP8> { typedef u8 type; }; // e4m3
 
 constexpr u32 smaller(u32 a, u32 b) { return a < b ? a : b; }
 constexpr u32 divide_up(u32 a, u32 b) { return (a + b - 1) / b; }
@@ -444,6 +467,23 @@ extern const layer_numbers the_layer;
 #define BLOCKS   (the_layer.blocks)
 #endif
 
+// Gate and up, two rows of W, become a column of C where there is a GLU. A kernel counts rows so
+// that the two are neighbours, the gate first, at 2i and 2i + 1; W_ROW is where such a row stands
+// in W, and so with its scales and its bias. The sum of two rows, of which the first is even, has
+// the sum of their places. C_COLUMN is where the result of row n goes, if HAS_COLUMN.
+#if GLU && GLU_HALVES
+#define W_ROW(n) ((u64)((n) / 2) + (n) % 2 * (u64)(N / 2))
+#else
+#define W_ROW(n) (n)
+#endif
+#if GLU
+#define C_COLUMN(n)   ((n) / 2)
+#define HAS_COLUMN(n) ((n) % 2 == 0)
+#else
+#define C_COLUMN(n)   (n)
+#define HAS_COLUMN(n) true
+#endif
+
 // ---- decode/nf4 ----
 // NF4 (QLoRA, arXiv:2305.14314, appendix E): the quantiles of a normal distribution.
 
@@ -469,30 +509,32 @@ template <bool> struct zero_element_of { typedef u8 type; };
 template <> struct zero_element_of<true> { typedef scale_element type; };
 typedef zero_element_of<ZERO == ZERO_SCALED>::type zero_element;
 
-// Of each kind: the operands of a kernel, and which of them has a number or a byte for each block.
+// Of each kind: the operands of a kernel, before others, and which of them has a number or a byte
+// for each block.
 #if SCALE_IS_NESTED
 #define SCALE_OPERANDS                                                                             \
-    const float *scales, const u8 *absmax8, const float *code, const float *offset
-#define SCALE_NAMES  scales, absmax8, code, offset
+    const float *scales, const u8 *absmax8, const float *code, const float *offset,
+#define SCALE_NAMES  scales, absmax8, code, offset,
 #define BLOCK_SCALES absmax8
 typedef u8 block_scale;
 constexpr u32 NEST = 256; // absmax that share a second scale
 #elif SCALE_IS_E8M0
-#define SCALE_OPERANDS const u8 *scales
-#define SCALE_NAMES    scales
+#define SCALE_OPERANDS const u8 *scales,
+#define SCALE_NAMES    scales,
 #define BLOCK_SCALES   scales
 typedef u8 block_scale;
 #else
 #if HAS_ZEROS
-#define SCALE_OPERANDS const scale_element *scales, const zero_element *zeros
-#define SCALE_NAMES    scales, zeros
+#define SCALE_OPERANDS const scale_element *scales, const zero_element *zeros,
+#define SCALE_NAMES    scales, zeros,
 #else
-#define SCALE_OPERANDS const scale_element *scales
-#define SCALE_NAMES    scales
+#define SCALE_OPERANDS const scale_element *scales,
+#define SCALE_NAMES    scales,
 #endif
 #define BLOCK_SCALES scales
 typedef scale_element block_scale;
 #endif
+#define UNIT_OF_SUMS CODE_UNIT // what remains to be multiplied by
 
 // COUNT neighbouring numbers, 1, 2 or 4, in the words that they come in: begin_scales starts a load
 // whose result nobody looks at before the step that it is for. Taking a word apart as soon as it is
@@ -532,7 +574,7 @@ template <u32 COUNT> struct loaded_scales {
     u32 second;
 };
 
-template <u32 COUNT> DEVICE loaded_scales<COUNT> begin_scales(u64 block, SCALE_OPERANDS)
+template <u32 COUNT> DEVICE loaded_scales<COUNT> begin_scales(SCALE_OPERANDS u64 block)
 {
     loaded_scales<COUNT> s = {};
     s.scales = load_some<block_scale, COUNT>(BLOCK_SCALES + block);
@@ -547,7 +589,7 @@ template <u32 COUNT> DEVICE loaded_scales<COUNT> begin_scales(u64 block, SCALE_O
 
 constexpr u32 LINE_BLOCKS = 128 / sizeof(block_scale); // whose scales a line of memory holds
 
-DEVICE void prefetch_scales(u64 block, SCALE_OPERANDS)
+DEVICE void prefetch_scales(SCALE_OPERANDS u64 block)
 {
     prefetch(BLOCK_SCALES + block);
 #if HAS_ZEROS
@@ -638,7 +680,7 @@ DEVICE void order_a(u32 *) {}
 // Loading A, for families on matrix units, behind the template that says how weights are paired.
 
 // Sixteen bytes of A by one load, or where its rows are not aligned, by four.
-template <bool ALIGNED> DEVICE void load_a_piece(const u16 *from, u32 *to)
+template <bool ALIGNED> DEVICE void load_a_piece(const void *from, u32 *to)
 {
     u32x4 v;
 
@@ -716,7 +758,7 @@ constexpr u32 PIECES = ROW_BYTES / 16, ROWS_AT_ONCE = 32 / PIECES;
 static_assert(PIECES == 4 || PIECES == 8 || PIECES == 16, "a chunk is 128, 256 or 512 columns");
 DEVICE u32 swizzle(u32 row) { return PIECES == 4 ? row / 2 % 2 * 2 : row % 4 * 2; }
 
-DEVICE void fill_weights(walk at, const u8 *b, SCALE_OPERANDS)
+DEVICE void fill_weights(SCALE_OPERANDS walk at, const u8 *b)
 {
     constexpr u32 BLOCKS_OF_CHUNK = divide_up(CHUNK, BLOCK);
     const u32 lane = item() % 32, piece = lane % PIECES, first = lane / PIECES;
@@ -726,8 +768,8 @@ DEVICE void fill_weights(walk at, const u8 *b, SCALE_OPERANDS)
         // the multipliers load scales a step before they need them: too late for memory
         if (block % LINE_BLOCKS < BLOCKS_OF_CHUNK)
             for (u32 row = lane; row < ROWS; row += 32)
-                prefetch_scales((u64)smaller(at.tile * ROWS + row, N - 1) * BLOCKS + block,
-                                SCALE_NAMES);
+                prefetch_scales(SCALE_NAMES(u64) W_ROW(smaller(at.tile * ROWS + row, N - 1)) *
+                                    BLOCKS + block);
         // what is beyond K meets zeros of A: any weights will do, but no memory beyond a row
         const u32 from = smaller(at.chunk * PIECES + piece, K / 32 - 1) * 16;
         barrier_wait(EMPTY + at.stage * 8, at.parity ^ 1);
@@ -735,7 +777,7 @@ DEVICE void fill_weights(walk at, const u8 *b, SCALE_OPERANDS)
             const u32 row = i * ROWS_AT_ONCE + first, n = at.tile * ROWS + row;
             const u64 source = N % ROWS ? smaller(n, N - 1) : n;
             copy_16(W_RING + at.stage * W_BYTES + row * ROW_BYTES + (piece ^ swizzle(row)) * 16,
-                    b + source * (K / 2) + from, FULL + at.stage * 8);
+                    b + W_ROW(source) * (K / 2) + from, FULL + at.stage * 8);
         }
         arrive_behind_copies(FULL + at.stage * 8);
     }
@@ -831,15 +873,15 @@ struct row_scales {
     loaded_scales<SCALES> part[UNITS / SCALES];
 };
 
-DEVICE void load_scales(row_scales &row, const walk &at, u32 in_tile, u32 k_part, SCALE_OPERANDS)
+DEVICE void load_scales(SCALE_OPERANDS row_scales &row, const walk &at, u32 in_tile, u32 k_part)
 {
-    const u64 n = smaller(at.tile * ROWS + in_tile, N - 1);
+    const u64 n = W_ROW(smaller(at.tile * ROWS + in_tile, N - 1));
 
     UNROLL for (u32 i = 0; i < UNITS / SCALES; i++) {
         const u32 column =
             at.chunk * CHUNK + (k_part * UNITS + i * SCALES) * 64 + item() % 4 * 16;
         row.part[i] = begin_scales<SCALES>(
-            n * BLOCKS + smaller(column / BLOCK, BLOCKS - SCALES), SCALE_NAMES);
+            SCALE_NAMES n * BLOCKS + smaller(column / BLOCK, BLOCKS - SCALES));
     }
 }
 
@@ -935,6 +977,15 @@ DEVICE void store(const float (&sums)[SUMS], u32 n, const c_element *bias, c_ele
 {
     UNROLL for (u32 j = 0; j < SUMS; j++) {
         const u32 own = n + j / 2 % 2 * 8, row = j / 4 * 8 + item() % 4 * 2 + j % 2;
+#if GLU // the other row of a pair is another lane's, and all lanes take part in the shuffle
+        float value = sums[j] * CODE_UNIT;
+#if BIAS
+        value += load<C_TYPE>(bias + W_ROW(smaller(own, N - 1)));
+#endif
+        value = activated(value, shuffle_xor(value, 4));
+        if (row < m && own < N && HAS_COLUMN(own))
+            stg(c + (i64)(first + row) * ldc + C_COLUMN(own), rounded<C_TYPE>(value));
+#else
         if (row >= m || own >= N)
             continue;
         float value = sums[j] * CODE_UNIT;
@@ -942,10 +993,11 @@ DEVICE void store(const float (&sums)[SUMS], u32 n, const c_element *bias, c_ele
         value += load<C_TYPE>(bias + own);
 #endif
         stg(c + (i64)(first + row) * ldc + own, rounded<C_TYPE>(value));
+#endif
     }
 }
 
-DEVICE void consume(walk at, SCALE_OPERANDS, const c_element *bias, c_element *c, u32 first, u32 m,
+DEVICE void consume(SCALE_OPERANDS walk at, const c_element *bias, c_element *c, u32 first, u32 m,
                     i64 ldc)
 {
     const u32 lane = item() % 32, warp = item() / 32, k_part = warp / (SLABS * 4);
@@ -954,8 +1006,8 @@ DEVICE void consume(walk at, SCALE_OPERANDS, const c_element *bias, c_element *c
     walk ahead = at;
     row_scales upper, lower;
 
-    load_scales(upper, at, in_tile, k_part, SCALE_NAMES);
-    load_scales(lower, at, in_tile + 8, k_part, SCALE_NAMES);
+    load_scales(SCALE_NAMES upper, at, in_tile, k_part);
+    load_scales(SCALE_NAMES lower, at, in_tile + 8, k_part);
 #if SCALE_IS_NESTED
     added = ldg(offset);
     for (u32 i = item(); i < NEST; i += WARPS * 32)
@@ -970,8 +1022,8 @@ DEVICE void consume(walk at, SCALE_OPERANDS, const c_element *bias, c_element *c
             const row_scales upper_now = upper, lower_now = lower;
             ahead.advance();
             if (ahead.more()) { // a step ahead of their use
-                load_scales(upper, ahead, in_tile, k_part, SCALE_NAMES);
-                load_scales(lower, ahead, in_tile + 8, k_part, SCALE_NAMES);
+                load_scales(SCALE_NAMES upper, ahead, in_tile, k_part);
+                load_scales(SCALE_NAMES lower, ahead, in_tile + 8, k_part);
             }
             barrier_wait(FULL + at.stage * 8, at.parity);
             multiply(sums, upper_now, lower_now, at, in_tile, k_part, added);
@@ -987,7 +1039,7 @@ DEVICE void consume(walk at, SCALE_OPERANDS, const c_element *bias, c_element *c
 // ---- The kernel ----
 
 KERNEL(SYMBOL, WAVES * 32)
-(const u16 *a, const u8 *b, SCALE_OPERANDS,
+(const u16 *a, const u8 *b, SCALE_OPERANDS
 #if BIAS
  const c_element *bias,
 #endif
@@ -1011,9 +1063,9 @@ KERNEL(SYMBOL, WAVES * 32)
     }
     sync_group();
     if (warp < WARPS)
-        consume(at, SCALE_NAMES, bias, c, (u32)first + begin, rows, ldc);
+        consume(SCALE_NAMES at, bias, c, (u32)first + begin, rows, ldc);
     else if (warp == WARPS)
-        fill_weights(at, b, SCALE_NAMES);
+        fill_weights(SCALE_NAMES at, b);
     else
         fill_a(at, {a + (i64)((u32)first + begin) * lda, lda, rows}, warp - WARPS - 1);
 }

@@ -7,6 +7,7 @@
 #define KNOWN 1                         // whether the layer is, and what follows
 constexpr unsigned N = 384;             // rows of W
 constexpr unsigned K = 1536;            // columns of W
+#define GLU 0                           // whether two rows of W become a column of C
 constexpr unsigned BLOCK = 64;          // weights along K that share a scale
 #define WORD_ORDER BNB                  // of the weights in a word
 #define C_TYPE F32                      // elements of C and of a bias
@@ -237,6 +238,13 @@ DEVICE float sum(float a, float b)
     asm("add.rn.f32 %0, %1, %2;" : "=f"(v) : "f"(a), "f"(b));
     return v;
 }
+// e^x, by 2^x: off by some units in the last place.
+DEVICE float exponential(float x)
+{
+    float v;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(v) : "f"(x * 1.44269504f));
+    return v;
+}
 DEVICE u16 round_f16(float value)
 {
     u16 v;
@@ -249,21 +257,36 @@ DEVICE u16 round_bf16(float value)
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(v) : "f"(value));
     return v;
 }
+// Two numbers at once, `low` to the lower half.
+DEVICE u32 round_bf16x2(float low, float high)
+{
+    u32 v;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(high), "f"(low));
+    return v;
+}
 DEVICE float widen_f16(u32 half)
 {
     float v;
     asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"((u16)half));
     return v;
 }
+// Two e4m3 as two f16, the lower byte to the lower half.
+DEVICE u32 widen_fp8x2(u32 bytes)
+{
+    u32 v;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(v) : "h"((u16)bytes));
+    return v;
+}
 #endif
 
 // ---- What follows is made of the primitives, or of plain C++ ----
 
-enum element { F32, F16, BF16 };
+enum element { F32, F16, BF16, FP8 };
 template <int TYPE> struct element_of;
 template <> struct element_of<F32> { typedef float type; };
 template <> struct element_of<F16> { typedef u16 type; };
 template <> struct element_of<BF16> { typedef u16 type; };
+template <> struct element_of<FP8> { typedef u8 type; }; // e4m3
 
 constexpr u32 smaller(u32 a, u32 b) { return a < b ? a : b; }
 constexpr u32 divide_up(u32 a, u32 b) { return (a + b - 1) / b; }
@@ -348,6 +371,23 @@ extern const layer_numbers the_layer;
 #define BLOCKS   (the_layer.blocks)
 #endif
 
+// Gate and up, two rows of W, become a column of C where there is a GLU. A kernel counts rows so
+// that the two are neighbours, the gate first, at 2i and 2i + 1; W_ROW is where such a row stands
+// in W, and so with its scales and its bias. The sum of two rows, of which the first is even, has
+// the sum of their places. C_COLUMN is where the result of row n goes, if HAS_COLUMN.
+#if GLU && GLU_HALVES
+#define W_ROW(n) ((u64)((n) / 2) + (n) % 2 * (u64)(N / 2))
+#else
+#define W_ROW(n) (n)
+#endif
+#if GLU
+#define C_COLUMN(n)   ((n) / 2)
+#define HAS_COLUMN(n) ((n) % 2 == 0)
+#else
+#define C_COLUMN(n)   (n)
+#define HAS_COLUMN(n) true
+#endif
+
 // ---- decode/nf4 ----
 // NF4 (QLoRA, arXiv:2305.14314, appendix E): the quantiles of a normal distribution.
 
@@ -373,30 +413,32 @@ template <bool> struct zero_element_of { typedef u8 type; };
 template <> struct zero_element_of<true> { typedef scale_element type; };
 typedef zero_element_of<ZERO == ZERO_SCALED>::type zero_element;
 
-// Of each kind: the operands of a kernel, and which of them has a number or a byte for each block.
+// Of each kind: the operands of a kernel, before others, and which of them has a number or a byte
+// for each block.
 #if SCALE_IS_NESTED
 #define SCALE_OPERANDS                                                                             \
-    const float *scales, const u8 *absmax8, const float *code, const float *offset
-#define SCALE_NAMES  scales, absmax8, code, offset
+    const float *scales, const u8 *absmax8, const float *code, const float *offset,
+#define SCALE_NAMES  scales, absmax8, code, offset,
 #define BLOCK_SCALES absmax8
 typedef u8 block_scale;
 constexpr u32 NEST = 256; // absmax that share a second scale
 #elif SCALE_IS_E8M0
-#define SCALE_OPERANDS const u8 *scales
-#define SCALE_NAMES    scales
+#define SCALE_OPERANDS const u8 *scales,
+#define SCALE_NAMES    scales,
 #define BLOCK_SCALES   scales
 typedef u8 block_scale;
 #else
 #if HAS_ZEROS
-#define SCALE_OPERANDS const scale_element *scales, const zero_element *zeros
-#define SCALE_NAMES    scales, zeros
+#define SCALE_OPERANDS const scale_element *scales, const zero_element *zeros,
+#define SCALE_NAMES    scales, zeros,
 #else
-#define SCALE_OPERANDS const scale_element *scales
-#define SCALE_NAMES    scales
+#define SCALE_OPERANDS const scale_element *scales,
+#define SCALE_NAMES    scales,
 #endif
 #define BLOCK_SCALES scales
 typedef scale_element block_scale;
 #endif
+#define UNIT_OF_SUMS CODE_UNIT // what remains to be multiplied by
 
 // COUNT neighbouring numbers, 1, 2 or 4, in the words that they come in: begin_scales starts a load
 // whose result nobody looks at before the step that it is for. Taking a word apart as soon as it is
@@ -436,7 +478,7 @@ template <u32 COUNT> struct loaded_scales {
     u32 second;
 };
 
-template <u32 COUNT> DEVICE loaded_scales<COUNT> begin_scales(u64 block, SCALE_OPERANDS)
+template <u32 COUNT> DEVICE loaded_scales<COUNT> begin_scales(SCALE_OPERANDS u64 block)
 {
     loaded_scales<COUNT> s = {};
     s.scales = load_some<block_scale, COUNT>(BLOCK_SCALES + block);
@@ -451,7 +493,7 @@ template <u32 COUNT> DEVICE loaded_scales<COUNT> begin_scales(u64 block, SCALE_O
 
 constexpr u32 LINE_BLOCKS = 128 / sizeof(block_scale); // whose scales a line of memory holds
 
-DEVICE void prefetch_scales(u64 block, SCALE_OPERANDS)
+DEVICE void prefetch_scales(SCALE_OPERANDS u64 block)
 {
     prefetch(BLOCK_SCALES + block);
 #if HAS_ZEROS
@@ -537,9 +579,8 @@ DEVICE void load_a(const a_element *from, float (&values)[8])
     }
 }
 
-DEVICE void step(LAYER_PARAMETER float (&sums)[ROWS][M_TILE], u32 row, u32 column,
-                 const a_element *a, i64 lda, u32 first, u32 m, const u8 *b, float shift,
-                 SCALE_OPERANDS)
+DEVICE void step(LAYER_PARAMETER SCALE_OPERANDS float (&sums)[ROWS][M_TILE], u32 row, u32 column,
+                 const a_element *a, i64 lda, u32 first, u32 m, const u8 *b, float shift)
 {
     float values[M_TILE][8], of_a[M_TILE] = {}; // and their sums, which zero points are times
 
@@ -549,9 +590,9 @@ DEVICE void step(LAYER_PARAMETER float (&sums)[ROWS][M_TILE], u32 row, u32 colum
             of_a[t] += values[t][i];
     }
     UNROLL for (u32 r = 0; r < ROWS; r++) {
-        const u64 n = smaller(row + r, N - 1);
+        const u64 n = W_ROW(smaller(row + r, N - 1));
         const u32 word = ldg((const u32 *)(b + n * (K / 2) + column / 2));
-        const auto loaded = begin_scales<1>(n * BLOCKS + column / BLOCK, SCALE_NAMES);
+        const auto loaded = begin_scales<1>(SCALE_NAMES n * BLOCKS + column / BLOCK);
         float products[M_TILE] = {};
 
         UNROLL for (u32 i = 0; i < 8; i++) {
@@ -572,7 +613,7 @@ DEVICE void step(LAYER_PARAMETER float (&sums)[ROWS][M_TILE], u32 row, u32 colum
 }
 
 KERNEL(SYMBOL, WAVES * 32)
-(LAYER_OPERANDS const a_element *a, const u8 *b, SCALE_OPERANDS,
+(LAYER_OPERANDS const a_element *a, const u8 *b, SCALE_OPERANDS
 #if BIAS
  const c_element *bias,
 #endif
@@ -596,8 +637,7 @@ KERNEL(SYMBOL, WAVES * 32)
         sts<float>(TABLE + i * 4, VALUES.value[i / 32]);
     sync_group();
     NO_UNROLL for (u32 column = lane * 8; column < K; column += STEP)
-        step(LAYER_NAME sums, row, column, a, lda, (u32)first + begin, rows, b, shift,
-             SCALE_NAMES);
+        step(LAYER_NAME SCALE_NAMES sums, row, column, a, lda, (u32)first + begin, rows, b, shift);
     UNROLL for (u32 r = 0; r < ROWS; r++) {
         UNROLL for (u32 t = 0; t < M_TILE; t++) {
             UNROLL for (u32 lanes = 16; lanes; lanes /= 2)
@@ -607,9 +647,18 @@ KERNEL(SYMBOL, WAVES * 32)
                 continue;
             float total = sums[r][t];
 #if BIAS
-            total += HAS_BIAS ? load<C_TYPE>(bias + n) : 0;
+            total += HAS_BIAS ? load<C_TYPE>(bias + W_ROW(n)) : 0;
 #endif
-            stg(c + (i64)((u32)first + begin + t) * ldc + n, rounded<C_TYPE>(total));
+#if GLU
+            if (HAS_COLUMN(n)) // the gate, which waits for the sum of the next row
+                continue;
+            float gate = sums[r - r % 2][t];
+#if BIAS
+            gate += load<C_TYPE>(bias + W_ROW(n - 1));
+#endif
+            total = activated(gate, total);
+#endif
+            stg(c + (i64)((u32)first + begin + t) * ldc + C_COLUMN(n), rounded<C_TYPE>(total));
         }
     }
 }

@@ -18,6 +18,7 @@
 #define KNOWN 1                         // whether the layer is, and what follows
 constexpr unsigned N = 4096;            // rows of W
 constexpr unsigned K = 4096;            // columns of W
+#define GLU 0                           // whether two rows of W become a column of C
 #define W_TYPE F32                      // elements of W
 #define A_TYPE F32                      // elements of A
 #define C_TYPE F32                      // elements of C and of a bias
@@ -218,6 +219,23 @@ template <class T> DEVICE float bias_or_zero(const T *bias, u32 n, const void *o
 #define BIAS_OF(bias, n, other) bias_or_zero(bias, n, other)
 #endif
 
+// Gate and up, two rows of W, become a column of C where there is a GLU. A kernel counts rows so
+// that the two are neighbours, the gate first, at 2i and 2i + 1; W_ROW is where such a row stands
+// in W, and so with its scales and its bias. The sum of two rows, of which the first is even, has
+// the sum of their places. C_COLUMN is where the result of row n goes, if HAS_COLUMN.
+#if GLU && GLU_HALVES
+#define W_ROW(n) ((u64)((n) / 2) + (n) % 2 * (u64)(N / 2))
+#else
+#define W_ROW(n) (n)
+#endif
+#if GLU
+#define C_COLUMN(n)   ((n) / 2)
+#define HAS_COLUMN(n) ((n) % 2 == 0)
+#else
+#define C_COLUMN(n)   (n)
+#define HAS_COLUMN(n) true
+#endif
+
 // ---- prelude/reduce ----
 // Sums over the lanes of a wave. A wave that holds VALUES sums per lane folds them in halves: in
 // each step a lane gives half of its values to a partner and takes the partner's other half, until
@@ -331,6 +349,11 @@ template <u32 VALUES> DEVICE u32 reduced_index(u32 lane)
 {
     return VALUES == 32 ? (lane & 15) << 1 | (lane >> 4 & 1)
                         : (lane & 15) / (16 / minimum(VALUES, 16));
+}
+// The lane bit in which lanes with values 2i and 2i + 1 differ.
+template <u32 VALUES> constexpr u32 reduced_pair_bit()
+{
+    return VALUES == 32 ? 4 : VALUES == 16 ? 0 : VALUES == 8 ? 1 : VALUES == 4 ? 2 : 3;
 }
 // True in exactly one lane for each value.
 template <u32 VALUES> DEVICE bool reduced_owner(u32 lane)
@@ -753,9 +776,10 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
         n_base = WHOLE_GROUPS     ? n0
                  : N >= WAVE_ROWS ? minimum(n0, N >= WAVE_ROWS ? N - WAVE_ROWS : 0)
                                   : 0;
-        b_row[0] = b + (u64)n_base * (K * W_SIZE);
+        b_row[0] = b + (u64)W_ROW(n_base) * (K * W_SIZE);
         UNROLL for (u32 r = 1; r < ROWS; r++)
-            b_row[r] = b_row[r - 1] + (u64)ROW_LANES * K * W_SIZE;
+            b_row[r] = b_row[r - 1] +
+                       (u64)(W_ROW(r * ROW_LANES) - W_ROW((r - 1) * ROW_LANES)) * K * W_SIZE;
         const u32 begin = PHASES == 1 ? which : n0 / WAVE_ROWS;
         phase = PHASES == 0 || PHASED_PASSES == 0 ? 0 : first_step(begin, PHASED_PASSES);
     };
@@ -776,7 +800,7 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
         u32 k, w, a; // the first weight; offsets in bytes from a row of W and of A
     };
     auto place_at = [&](u32 k, u32 of_stage) {
-        const u32 w = opaque(k * W_SIZE + (ROW_LANES > 1 ? n_own * (K * W_SIZE) : 0));
+        const u32 w = opaque(k * W_SIZE + (ROW_LANES > 1 ? W_ROW(n_own) * (K * W_SIZE) : 0));
         const bool alike = ROW_LANES == 1 && A_SIZE == W_SIZE && RESIDENT;
         return place{k, w, alike ? w : opaque((RESIDENT ? k : of_stage) * A_SIZE)};
     };
@@ -984,9 +1008,10 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
                 UNROLL for (u32 j = 0; j < RESULTS; j++)
                     result[j] += partial[((wave + q) * RESULTS + j) * WAVE + lane];
         }
-        UNROLL for (u32 j = 0; j < RESULTS; j++)
-            if ((SPLIT_K == 1 || wave % SPLIT_K == 0) && stores[j] && i[j] < m &&
-                (WHOLE_GROUPS || (n[j] >= n0_done && n[j] < N))) {
+        UNROLL for (u32 j = 0; j < RESULTS; j++) {
+            const bool own = (SPLIT_K == 1 || wave % SPLIT_K == 0) && stores[j] && i[j] < m &&
+                             (WHOLE_GROUPS || (n[j] >= n0_done && n[j] < N));
+            if (GLU || own) { // a pair's results are in two lanes
                 result[j] *= w_number::UNIT * a_number::UNIT;
 #if B_SCALED
                 result[j] *= *b_scale;
@@ -995,10 +1020,19 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
                 result[j] *= *a_scale;
 #endif
 #if BIAS
-                result[j] += BIAS_OF(bias, n[j], b);
+                result[j] += BIAS_OF(bias, W_ROW(GLU ? minimum(n[j], N - 1) : n[j]), b);
 #endif
-                (c + (u64)(first + i[j]) * ldc)[n[j]] = rounded<c_element>(result[j], TRUNCATE);
+#if GLU
+                constexpr u32 PAIR_BIT = !MATRICES        ? reduced_pair_bit<POWER>()
+                                         : ROW_LANES == 4 ? 5
+                                                          : 0;
+                result[j] = activated(result[j], across<PAIR_BIT>(result[j], lane));
+#endif
+                if (own && HAS_COLUMN(n[j]))
+                    (c + (u64)(first + i[j]) * ldc)[C_COLUMN(n[j])] =
+                        rounded<c_element>(result[j], TRUNCATE);
             }
+        }
         if (!more)
             break;
         group = group_next;

@@ -30,7 +30,8 @@ class Problem(Sized):
     _fields_ = [("size", c_size_t), ("op", c_int), ("wq", c_int), ("group", c_int32),
                 ("scale", c_int), ("zero", c_int), ("a", c_int), ("c", c_int), ("n", c_int64),
                 ("k", c_int64), ("bias", c_int32), ("layout", c_int), ("round", c_int),
-                ("unused", c_int32), ("exact", c_int), ("unused2", c_int32), ("kernels", c_int)]
+                ("unused", c_int32), ("exact", c_int), ("unused2", c_int32), ("kernels", c_int),
+                ("unused3", c_int32), ("act", c_int), ("glu", c_int)]
 
 
 class Event(Sized):
@@ -53,7 +54,9 @@ class Options(Sized):
                 ("bundle_path", c_char_p), ("toolchain", c_int), ("record", c_char_p),
                 ("tuning", c_char_p), ("event", EVENT_FUNCTION), ("event_user", c_void_p),
                 ("bundle_keys", c_char_p), ("blas", c_int), ("cache_trust", c_int),
-                ("force", c_char_p), ("cuda_path", c_char_p), ("facts", c_char_p), ("base", c_int)]
+                ("force", c_char_p), ("cuda_path", c_char_p), ("facts", c_char_p), ("base", c_int),
+                ("remote", c_char_p), ("remote_keys", c_char_p), ("remote_trust", c_int),
+                ("remote_grace_ms", c_int)]
 
 
 class Args(Sized):
@@ -194,6 +197,11 @@ def operands_of(problem: Problem, m: int) -> dict[str, Operand]:
     count = c_size_t()
     call("quern_problem_operands", ctypes.byref(problem), m, operands, ctypes.byref(count))
     return {o.name.decode(): o for o in operands[:count.value]}
+
+
+def columns_of(problem: Problem) -> int:
+    """Columns of C: half of n where gate and up become one."""
+    return problem.n // 2 if problem.act else problem.n
 
 
 def choose(what: str, words: tuple[str, ...], word: str | None) -> int:

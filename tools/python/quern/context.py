@@ -166,6 +166,7 @@ class Op(_Handle):
         self.context = context
         self.problem = native.text_of(problem)
         self.n: int = problem.n
+        self.columns: int = native.columns_of(problem)  # of C
         self.k: int = problem.k
         self.operands = native.operands_of(problem, 1)
         self._problem = problem
@@ -208,7 +209,7 @@ class Op(_Handle):
             if memory.nbytes is None or name not in needed:
                 continue
             least = needed[name].bytes
-            for operand, stride, width in (("a", lda, self.k), ("c", ldc, self.n)):
+            for operand, stride, width in (("a", lda, self.k), ("c", ldc, self.columns)):
                 if name == operand and stride:
                     least = (least // m // width) * ((m - 1) * stride + width)
             if memory.nbytes < least:
@@ -220,7 +221,7 @@ class Op(_Handle):
         for name, memory in held.items():
             if name not in self.operands:
                 continue
-            rows = {"a": (lda, self.k), "c": (ldc, self.n)}.get(name)
+            rows = {"a": (lda, self.k), "c": (ldc, self.columns)}.get(name)
             if rows is None:
                 check_operand(name, memory.dtype, memory.shape, self.operands[name])
                 continue

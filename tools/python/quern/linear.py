@@ -89,7 +89,7 @@ class Linear:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """[N, K]: output and input features."""
+        """[N, K], the shape of the weights; with act the output has N/2 features."""
         return self.op.n, self.op.k
 
     def __repr__(self) -> str:
@@ -193,14 +193,14 @@ class Linear:
     def in_host_memory(self, x: np.ndarray) -> np.ndarray:
         """What a call with a numpy array does; one call at a time."""
         m = math.prod(x.shape[:-1])
-        shape = (*x.shape[:-1], self.op.n)
+        shape = (*x.shape[:-1], self.op.columns)
         storage = STORAGE[self.c_type]
         if m == 0:
             return np.empty(shape, from_type(np.empty(0, storage), self.c_type).dtype)
         a = to_type(x, self.a_type)
         with self._lock:
             a_buffer = self._stage("a", a.nbytes).write(a)
-            c_buffer = self._stage("c", m * self.op.n * storage.itemsize)
+            c_buffer = self._stage("c", m * self.op.columns * storage.itemsize)
             self.op.launch(m=m, a=a_buffer, c=c_buffer, **self.operands)
             y = c_buffer.read(storage, shape)
         return from_type(y, self.c_type)

@@ -43,7 +43,7 @@ class QuantizedLinear(torch.nn.Module):
         super().__init__()
         parsed = native.parse(problem)
         self.context, self.problem, self.m_max = context, native.text_of(parsed), m_max
-        self.in_features, self.out_features = parsed.k, parsed.n
+        self.in_features, self.out_features = parsed.k, native.columns_of(parsed)
         for name, operand in native.operands_of(parsed, 1).items():
             if name not in ("a", "c"):
                 self.register_buffer(name, _tensor(operand, np.zeros(operand.bytes, np.uint8)))

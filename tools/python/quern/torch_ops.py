@@ -24,8 +24,8 @@ def _words(problem: str) -> Dict[str, str]:
 
 def _result_like(x: Tensor, problem: str) -> Tensor:
     words = _words(problem)
-    return torch.empty((*x.shape[:-1], int(words["n"])), dtype=_TYPES[words["c"]],
-                       device=x.device)
+    columns = int(words["n"]) // (2 if "act" in words else 1)
+    return torch.empty((*x.shape[:-1], columns), dtype=_TYPES[words["c"]], device=x.device)
 
 
 def _launch(op: Op, x: Tensor, y: Tensor, m: int, operands: Dict[str, Any]) -> None:

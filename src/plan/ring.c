@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Candidates and times of the family ring_w4, products of few rows on NVIDIA's matrix units. A step
+ * Candidates and times of the family ring, products of few rows on NVIDIA's matrix units. A step
  * of a multiprocessor is modelled as whichever takes longest of four: shared memory, the issue of
  * instructions, a consumer's chain of them, and the warps that add sums. A kernel takes its steps
  * or its share of memory, whichever is longer, after its launch and its loads of A. Constants are
- * fitted to what kernels took on an H200 (docs/notebook/ring_w4.md).
+ * fitted to what kernels took on an H200 (docs/notebook/ring.md).
  */
 #include "plan/base.h"
 #include "plan/explain.h"
@@ -18,22 +18,27 @@
 #define WAVES_MAX 20
 #define PARTS     4
 
-#define TABLE_BYTES  65536 /* half of it free for sums */
-#define SUMS_MAX     256   /* of 128 bytes each, in that half */
-#define KEPT_BYTES   49152 /* most, of sums of chunks before */
-#define STAGES_MAX   6
-#define COLUMNS_MAX  512 /* of a consumer in a chunk */
-#define ROW_WARPS    4   /* most */
-#define SUMMERS_MAX  4
-#define FLIGHT_BYTES 40960 /* that a multiprocessor should have asked for at any time */
+#define TABLE_BYTES 65536 /* half of it free for sums */
+#define SUMS_MAX    256   /* of 128 bytes each, in that half */
+#define KEPT_BYTES  49152 /* most, of sums of chunks before */
+#define STAGES_MAX  6
+#define COLUMNS_MAX 512 /* of a consumer in a chunk */
+#define ROW_WARPS   4   /* most */
+#define SUMMERS_MAX 4
+/* That a multiprocessor should have asked for at any time: of numbers, and of codes in blocks,
+ * whose decoding takes longer than memory does. */
+#define FLIGHT_BYTES        98304
+#define FLIGHT_BYTES_BLOCKS 40960
 
 /* Cycles at 1.98 GHz, fitted to 733 kernels of 21 layers and M = 8, 16 and 32: 88 % of them took
- * what follows from these within 15 % (docs/notebook/ring_w4.md, 2026-11-23). */
+ * what follows from these within 15 % (docs/notebook/ring.md, 2026-11-23). */
 #define LAUNCH_CYCLES    5000 /* launch, table, first bytes, last sums */
 #define LOAD_CYCLES      470  /* to load A of a chunk, besides its bytes */
 #define LOAD_BYTES       45   /* of A that a multiprocessor loads in a cycle */
 #define TABLE_CYCLES     211  /* of a warp for the look-ups of 64 columns behind others */
 #define MASKS_CYCLES     202  /* for decoding as many by masks */
+#define FP8_CYCLES       180  /* for widening as many e4m3 */
+#define LOAD_64_CYCLES   80   /* for loading as many of 16 bits, which need no decoding */
 #define PRODUCT_CYCLES   28   /* and for their products with eight rows of A */
 #define SCALE_CYCLES     7    /* for scaling a block's sums with eight rows of A */
 #define STEP_CYCLES      268  /* of a warp in a step besides: barriers, addresses */
@@ -45,8 +50,8 @@
 
 static bool takes(const struct quern_problem *q, const struct target *t)
 {
-    return problem_has_group(q) && q->op == QUERN_OP_GEMM && q->a != QUERN_F32 &&
-           t->capabilities & CAP_BULK && t->capabilities & CAP_MMA_16816;
+    return q->op == QUERN_OP_GEMM && q->a != QUERN_F32 && t->capabilities & CAP_BULK &&
+           t->capabilities & CAP_MMA_16816;
 }
 
 /* ---- What follows from a shape --------------------------------------------------------------- */
@@ -76,10 +81,15 @@ static int64_t chunks(const struct plan *p)
     return model_ceil_div(p->problem.k, chunk(p));
 }
 
+/* Of a row of W. */
+static int64_t unit_bytes(const struct plan *p)
+{
+    return p->ring.unit * (int64_t)nvidia_weight_bits(&p->problem) / 8;
+}
+
 static int64_t stage_bytes(const struct plan *p)
 {
-    return p->rows_per_workgroup * (int64_t)((p->ring.k_warps * p->ring.units) | 1) *
-           (p->ring.unit / 2);
+    return p->rows_per_workgroup * (int64_t)((p->ring.k_warps * p->ring.units) | 1) * unit_bytes(p);
 }
 
 /* Of the sums of a tile, over all its consumers that share rows. */
@@ -118,7 +128,7 @@ static uint32_t registers(const struct plan *p)
     return (uint32_t)(p->ring.units * p->ring.unit) / 8 * tiles + 8 * tiles +
            spans * nvidia_scale_bytes(&p->problem) +
            (p->problem.scale == QUERN_SCALE_NESTED ? 8 : 0) +
-           (nvidia_has_table(&p->problem) ? 0 : 2 * tiles * spans) +
+           (p->problem.wq == QUERN_W_INT4 ? 2 * tiles * spans : 0) +
            (p->problem.zero > QUERN_ZERO_NONE ? 4 * spans : 0) + 36;
 }
 
@@ -138,13 +148,21 @@ static int64_t largest(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Instructions of a warp for one unit of 16 rows: an address and a load for each pair, or a shift
- * and a mask, products, scaling. */
+/* Instructions of a warp that make a pair of weights: an address and a load, or a shift and a mask;
+ * a conversion of two e4m3, and to bf16 three more; none where the words of W are pairs. */
+static int pair_slots(const struct plan *p)
+{
+    const unsigned bits = nvidia_weight_bits(&p->problem);
+
+    return bits == 4 ? 2 : bits == 16 ? 0 : p->problem.a == QUERN_BF16 ? 4 : 1;
+}
+
+/* And for one unit of 16 rows: its pairs, products, scaling. */
 static int64_t unit_slots(const struct plan *p)
 {
-    const int pairs = p->ring.unit / 4;
+    const int scaling = nvidia_has_blocks(p) ? 4 * m_tiles(p) / p->ring.span + 4 : 0;
 
-    return 2 * pairs + 2 + p->ring.unit / 16 * m_tiles(p) + 4 * m_tiles(p) / p->ring.span + 4;
+    return pair_slots(p) * (p->ring.unit / 4) + 2 + p->ring.unit / 16 * m_tiles(p) + scaling;
 }
 
 /* Cycles of a multiprocessor in a step: a stage is decoded and multiplied. Shared memory was seen
@@ -153,16 +171,21 @@ static int64_t unit_slots(const struct plan *p)
 static int64_t step_cycles(const struct plan *p)
 {
     const int64_t units = (int64_t)consumers(p) * p->ring.units, tiles = m_tiles(p);
+    const unsigned bits = nvidia_weight_bits(&p->problem);
     const bool table = nvidia_has_table(&p->problem);
+    const int decode = table       ? TABLE_CYCLES
+                       : bits == 4 ? MASKS_CYCLES
+                       : bits == 8 ? FP8_CYCLES
+                                   : LOAD_64_CYCLES;
     const int64_t wavefronts =
-        (table ? units * p->ring.unit / 4 : 0) + units * p->ring.unit / 16 + 2 * sums(p);
+        (table ? units * p->ring.unit / 4 : 0) + units * unit_bytes(p) / 8 + 2 * sums(p);
     const int64_t slots = units * unit_slots(p) + 8 * tiles * consumers(p);
     const int64_t parts = model_ceil_div(p->ring.row_warps * tiles, summers(p));
     const int64_t summing = parts * (PART_CYCLES + p->ring.k_warps * SUM_CYCLES);
-    int64_t chain = (int64_t)p->ring.units * p->ring.unit *
-                        ((table ? TABLE_CYCLES : MASKS_CYCLES) + PRODUCT_CYCLES * tiles) / 64 +
-                    p->ring.units / p->ring.span * SCALE_CYCLES * tiles + STEP_CYCLES +
-                    STEP_ROWS_CYCLES * tiles;
+    int64_t chain =
+        (int64_t)p->ring.units * p->ring.unit * (decode + PRODUCT_CYCLES * tiles) / 64 +
+        (nvidia_has_blocks(p) ? p->ring.units / p->ring.span * SCALE_CYCLES * tiles : 0) +
+        STEP_CYCLES + STEP_ROWS_CYCLES * tiles;
 
     if (p->problem.k % chunk(p))
         chain = chain * RAGGED_PERCENT / 100;
@@ -200,10 +223,12 @@ static void estimate(struct plan *p)
     const int64_t loads =
         chunks(p) == 1 ? 1 : chunks(p) * model_ceil_div((int64_t)fill.fullest, p->ring.batch);
     int64_t body = largest(steps * step_cycles(p), memory);
-    /* A kernel that has little under way waits for memory: one with 33 KB, of the 41 that
-     * FLIGHT_BYTES asks for, was seen to take 2 % longer. */
-    if (in_flight < FLIGHT_BYTES)
-        body += body * (FLIGHT_BYTES - in_flight) / (8 * FLIGHT_BYTES);
+    /* A kernel that has little under way waits for memory: one of NF4 with 33 KB was seen to take
+     * 2 % longer than one with 41, one of bf16 with 66 KB 6 % longer than one with 140; but many
+     * small stages cost small layers as much. */
+    const int64_t flight = nvidia_has_blocks(p) ? FLIGHT_BYTES_BLOCKS : FLIGHT_BYTES;
+    if (in_flight < flight)
+        body += body * (flight - in_flight) / (8 * flight);
     e->kernel_cycles =
         LAUNCH_CYCLES + loads * (LOAD_CYCLES + p->m_tile * 2 * chunk(p) / LOAD_BYTES) + body;
 }
@@ -213,9 +238,10 @@ static void estimate(struct plan *p)
 /* As many units as a block's scale may serve at once. */
 static int span_of(const struct plan *p)
 {
-    int span = p->ring.units;
+    int span = nvidia_has_blocks(p) ? p->ring.units : 1;
 
-    while (p->ring.units % span || problem_group(&p->problem) % (span * p->ring.unit))
+    while (p->ring.units % span ||
+           (nvidia_has_blocks(p) && problem_group(&p->problem) % (span * p->ring.unit)))
         span--;
     return span;
 }
@@ -251,6 +277,12 @@ static void try_stages(struct plan *p, struct model_ranking *ranking)
     }
 }
 
+/* Columns of which each of four lanes has a quarter: 16 bytes of W where weights are numbers. */
+static int unit_of(const struct quern_problem *q)
+{
+    return nvidia_weight_bits(q) == 16 || (problem_has_group(q) && problem_group(q) % 64) ? 32 : 64;
+}
+
 static void candidates(const struct plan *base, struct model_ranking *ranking)
 {
     struct plan p = *base;
@@ -260,7 +292,7 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
     p.resident = 1;
     p.lds_at_launch = true;
     p.slices_first = true;
-    p.ring.unit = problem_group(&p.problem) % 64 ? 32 : 64;
+    p.ring.unit = unit_of(&p.problem);
     for (int rows = 1; rows <= ROW_WARPS; rows *= 2)
         for (int k = 1; k * rows <= WAVES_MAX - 2; k++)
             for (int units = 1; units * p.ring.unit <= COLUMNS_MAX; units++)
@@ -291,6 +323,32 @@ static void explain(const struct plan *p, struct str *out)
     explain_end(p, out);
 }
 
+static const char *weight_bits(const struct plan *p)
+{
+    const unsigned bits = nvidia_weight_bits(&p->problem);
+
+    return bits == 4 ? "4" : bits == 8 ? "8" : "16";
+}
+
+static int64_t a_is_fp8(const struct plan *p)
+{
+    return p->problem.a == QUERN_DT_FP8;
+}
+
+/* Products of e4m3 are of f16, which holds them all, as the matrix unit sums those in f32. */
+static const char *mma_type(const struct plan *p)
+{
+    return p->problem.a == QUERN_BF16 ? "BF16" : "F16";
+}
+
+static const struct plan_field numbers[] = {
+    {FIELD_WORD("W_BITS", weight_bits, "of a weight")},
+    {FIELD_IF(FIELD_BOOL, "HAS_BLOCK_SCALES", nvidia_has_blocks, "whether W is codes in blocks")},
+    {FIELD_OF(FIELD_FLAG, "A_IS_FP8", a_is_fp8, "whether A is e4m3")},
+    {FIELD_WORD("MMA_TYPE", mma_type, "elements of products")},
+    {0},
+};
+
 static const struct plan_field shape[] = {
     {FIELD_AT(FIELD_NUMBER, "K_WARPS", ring.k_warps, "that share rows, each with a part of K"),
      .word = "k_warps", .by_waves = true},
@@ -306,22 +364,24 @@ static const struct plan_field shape[] = {
     {0},
 };
 
-static const struct plan_fields fields[] = {{layer_fields}, {nvidia_fields},      {tile_fields},
-                                            {shape},        {nvidia_grid_fields}, {0}};
+static const struct plan_fields fields[] = {
+    {layer_fields}, {nvidia_fields}, {numbers}, {tile_fields}, {shape}, {nvidia_grid_fields}, {0}};
 
-static const struct plan_template templates[] = {{"cuda/prelude/ptx"},
-                                                 {"cuda/prelude/layer"},
-                                                 {.choose = template_of_codes},
-                                                 {"cuda/prelude/scales"},
-                                                 {.choose = nvidia_template_of_pairs},
-                                                 {"cuda/prelude/activations"},
-                                                 {"cuda/family/ring_w4"},
-                                                 {0}};
+static const struct plan_template templates[] = {
+    {"cuda/prelude/ptx"},
+    {"cuda/prelude/layer"},
+    {"cuda/prelude/glu", .when = field_has_act},
+    {.choose = template_of_codes, .when = nvidia_has_blocks},
+    {"cuda/prelude/scales", .when = nvidia_has_blocks},
+    {.choose = nvidia_template_of_pairs},
+    {"cuda/prelude/activations"},
+    {"cuda/family/ring"},
+    {0}};
 
 static const int tiles[] = {8, 16, 32, 0};
 
-const struct family family_ring_w4 = {
-    .name = "ring_w4",
+const struct family family_ring = {
+    .name = "ring",
     .units = PLAN_UNITS_MATRIX,
     .takes = takes,
     .accepts = nvidia_accepts,

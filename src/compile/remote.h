@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The helper that fetches from a remote cache (remote_helper.c), as the host sees it: frames go to
+ * it and come from it by number, and no call but remote_wait waits for anything. The helper speaks
+ * to the network; what it passes on is whatever a server sent.
+ *
+ * Not thread-safe: its one user (dispatch/remote_tier.c) has a lock around it, but for remote_wait.
+ */
+#ifndef QUERN_COMPILE_REMOTE_H
+#define QUERN_COMPILE_REMOTE_H
+
+#include "base/error.h"
+#include "compile/protocol.h"
+
+struct remote;
+
+struct remote_config {
+    const char *path;         /* the helper's */
+    const char *url;          /* what names are put behind, with a slash between */
+    bool follow;              /* redirections of the server's */
+    const char *certificates; /* the file of those that are trusted; "": the machine's */
+};
+
+/* Starts the helper: about a millisecond. What it says of itself comes later. QUERN_E_TOOLCHAIN (it
+ * cannot be run), QUERN_E_IO, QUERN_E_MEMORY. */
+quern_status remote_start(const struct remote_config *config, struct remote **remote);
+/* Takes over a process that is to be told nothing more; null: out of memory, and it is the caller's
+ * still. */
+struct process;
+struct remote *remote_adopt(struct process *process);
+/* Ends it, at once: it has nothing to put in order. */
+void remote_stop(struct remote *remote);
+/* In a forked child: frees, leaving the helper to the parent. */
+void remote_forget(struct remote *remote);
+
+/* Asks for a name, by a number that no other question has, or takes that back. False: the helper
+ * does not listen any more. */
+bool remote_fetch(struct remote *remote, const char *name, uint64_t id);
+bool remote_cancel(struct remote *remote, uint64_t id);
+
+struct remote_answer {
+    uint64_t id;
+    enum reply_outcome outcome;
+    uint64_t microseconds; /* that the fetch took */
+    uint8_t *bytes;        /* malloc'ed, of REPLY_DONE */
+    size_t size;
+    char message[200]; /* of REPLY_UNABLE */
+};
+enum remote_event {
+    REMOTE_NOTHING, /* nothing more has come so far */
+    REMOTE_ANSWER,
+    REMOTE_GONE /* the helper ended, or said what is no answer; remote_about says which */
+};
+/* Receives what has come, up to one answer. */
+enum remote_event remote_receive(struct remote *remote, struct remote_answer *answer);
+
+/* Waits until something may have come, at most so long. Any thread; `fd` is remote_socket's. */
+int remote_socket(const struct remote *remote);
+void remote_wait(int fd, int wait_ms);
+
+/* What the helper said of itself: its sandbox and libcurl, or why it cannot work; "" before. */
+const char *remote_about(const struct remote *remote);
+/* Whether it said that it cannot work here, which no further try would change. */
+bool remote_hopeless(const struct remote *remote);
+
+#endif

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * quern-remote: the one program of quern that reaches a network. libquern starts it where a remote
+ * cache is configured (QUERN_REMOTE), at the first look-up that no nearer place answers, and says
+ * what to fetch by frames (protocol.h) on descriptor 0; it ends when the host hangs up. It is
+ * confined like the compiler's process, but may connect (worker_sandbox.c). What a server sends is
+ * bounded here in size and time, and passed on as it is: the host judges it.
+ *
+ * libcurl does the work (remote_curl.h), any number of transfers at once on as few connections as
+ * the server lets it. Nothing of the library is linked in.
+ */
+#include "compile/remote_curl.h"
+#include "compile/worker.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CONNECT_MS  3000
+#define TRANSFER_MS 10000 /* one fetch, from its beginning to its end, redirects included */
+/* A transfer below this rate for so long is given up: 16 KB, a kernel, would take 8 s. */
+#define SLOW_BYTES_PER_S 2048
+#define SLOW_S           3
+#define REDIRECTS        3
+#define HEADER_BYTES_MAX ((size_t)64 << 10) /* of all responses to one fetch */
+#define CERTIFICATES_MAX ((size_t)8 << 20)  /* bytes of their file */
+#define CONNECTIONS      8                  /* where the server does not multiplex */
+/* The most bytes of bodies that are held at once, over all fetches. */
+#define HELD_BYTES_MAX ((size_t)64 << 20)
+
+enum { STATUS_USAGE = 2, STATUS_PROTOCOL = 4 };
+
+struct curl {
+    CURL_FUNCTIONS(WORKER_POINTER)
+};
+
+struct fetch {
+    struct fetch *next;
+    uint64_t id, begun;
+    CURL *easy;
+    uint8_t *body;
+    size_t size, header_bytes;
+    const char *broken; /* why this side ended the transfer; null: it did not */
+    char error[CURL_ERROR_SIZE];
+};
+
+/* The one service of this process. */
+static struct {
+    struct curl curl;
+    char *url; /* without a slash at its end */
+    long follow;
+    struct curl_blob certificates; /* empty: those of the machine */
+    CURLM *multi;
+    struct fetch *first;
+    size_t held;
+} s;
+
+static uint64_t microseconds(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+/* ---- One fetch ------------------------------------------------------------------------------- */
+
+/* libcurl's CURLOPT_WRITEFUNCTION: anything but the whole size ends the transfer. */
+static size_t take_body(char *bytes, size_t one, size_t size, void *user)
+{
+    struct fetch *const f = user;
+
+    (void)one;
+    if (size > FETCH_BYTES_MAX - f->size)
+        f->broken = "the body is larger than any entry";
+    else if (size > HELD_BYTES_MAX - s.held)
+        f->broken = "too many large bodies at once";
+    if (f->broken)
+        return 0;
+    uint8_t *const grown = realloc(f->body, f->size + size + 1);
+    if (!grown) {
+        f->broken = "out of memory";
+        return 0;
+    }
+    memcpy(grown + f->size, bytes, size);
+    f->body = grown;
+    f->size += size;
+    s.held += size;
+    return size;
+}
+
+/* And CURLOPT_HEADERFUNCTION. */
+static size_t take_header(char *bytes, size_t one, size_t size, void *user)
+{
+    struct fetch *const f = user;
+
+    (void)bytes;
+    (void)one;
+    f->header_bytes += size;
+    if (f->header_bytes > HEADER_BYTES_MAX)
+        f->broken = "the header is too large";
+    return f->broken ? 0 : size;
+}
+
+static void fetch_free(struct fetch *f)
+{
+    struct fetch **link = &s.first;
+
+    while (*link && *link != f)
+        link = &(*link)->next;
+    if (*link)
+        *link = f->next;
+    if (f->easy) {
+        s.curl.multi_remove_handle(s.multi, f->easy);
+        s.curl.easy_cleanup(f->easy);
+    }
+    s.held -= f->size;
+    free(f->body);
+    free(f);
+}
+
+static void answer(uint64_t id, uint64_t begun, enum reply_outcome outcome, const char *message,
+                   const struct fetch *f)
+{
+    struct fields frame = {.grow = realloc};
+
+    fields_add_u32(&frame, outcome);
+    fields_add_u64(&frame, microseconds() - begun);
+    fields_add_text(&frame, message);
+    fields_add_bytes(&frame, f ? f->body : NULL, f ? f->size : 0);
+    if (!write_frame(0, FRAME_REPLY, id, &frame))
+        _exit(STATUS_PROTOCOL);
+    free(frame.bytes);
+}
+
+/* Answers a fetch that has ended. */
+static void finish(struct fetch *f, int result)
+{
+    char text[CURL_ERROR_SIZE + 64];
+    long status = 0;
+
+    s.curl.easy_getinfo(f->easy, CURLINFO_RESPONSE_CODE, &status);
+    if (result == CURLE_OK && status == 200)
+        answer(f->id, f->begun, REPLY_DONE, "", f);
+    else if (result == CURLE_OK && (status == 404 || status == 410))
+        answer(f->id, f->begun, REPLY_ABSENT, "", NULL);
+    else {
+        if (result == CURLE_OK)
+            snprintf(text, sizeof text, "the server's answer has status %ld", status);
+        else
+            snprintf(text, sizeof text, "%s",
+                     f->broken   ? f->broken
+                     : *f->error ? f->error
+                                 : s.curl.easy_strerror(result));
+        answer(f->id, f->begun, REPLY_UNABLE, text, NULL);
+    }
+    fetch_free(f);
+}
+
+/* The transfer's options. An option that this libcurl lacks would be left out, and with it a bound:
+ * the fetch is then not begun. */
+static bool set_up(struct fetch *f, const char *url)
+{
+    const struct curl *const c = &s.curl;
+    const long http = CURLPROTO_HTTP | CURLPROTO_HTTPS;
+    /* a redirection never leads from a line that is proven to one that is not */
+    const long after = strncmp(s.url, "https:", 6) ? http : CURLPROTO_HTTPS;
+    int bad = 0;
+
+    bad |= c->easy_setopt(f->easy, CURLOPT_URL, url);
+    bad |= c->easy_setopt(f->easy, CURLOPT_PRIVATE, f);
+    bad |= c->easy_setopt(f->easy, CURLOPT_ERRORBUFFER, f->error);
+    bad |= c->easy_setopt(f->easy, CURLOPT_PROXY, "");
+    bad |= c->easy_setopt(f->easy, CURLOPT_USERAGENT, "quern/" PROTOCOL_RELEASE);
+    bad |= c->easy_setopt(f->easy, CURLOPT_NOSIGNAL, 1L);
+    bad |= c->easy_setopt(f->easy, CURLOPT_PROTOCOLS, http);
+    bad |= c->easy_setopt(f->easy, CURLOPT_REDIR_PROTOCOLS, after);
+    bad |= c->easy_setopt(f->easy, CURLOPT_FOLLOWLOCATION, s.follow);
+    bad |= c->easy_setopt(f->easy, CURLOPT_MAXREDIRS, (long)REDIRECTS);
+    bad |= c->easy_setopt(f->easy, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);
+    bad |= c->easy_setopt(f->easy, CURLOPT_TIMEOUT_MS, (long)TRANSFER_MS);
+    bad |= c->easy_setopt(f->easy, CURLOPT_LOW_SPEED_LIMIT, (long)SLOW_BYTES_PER_S);
+    bad |= c->easy_setopt(f->easy, CURLOPT_LOW_SPEED_TIME, (long)SLOW_S);
+    bad |= c->easy_setopt(f->easy, CURLOPT_MAXFILESIZE_LARGE, (int64_t)FETCH_BYTES_MAX);
+    bad |= c->easy_setopt(f->easy, CURLOPT_WRITEFUNCTION, take_body);
+    bad |= c->easy_setopt(f->easy, CURLOPT_WRITEDATA, f);
+    bad |= c->easy_setopt(f->easy, CURLOPT_HEADERFUNCTION, take_header);
+    bad |= c->easy_setopt(f->easy, CURLOPT_HEADERDATA, f);
+    if (s.certificates.len)
+        bad |= c->easy_setopt(f->easy, CURLOPT_CAINFO_BLOB, &s.certificates);
+    /* a libcurl without HTTP/2 refuses these two, and does without */
+    c->easy_setopt(f->easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
+    c->easy_setopt(f->easy, CURLOPT_PIPEWAIT, 1L);
+    return !bad;
+}
+
+static void begin(uint64_t id, const char *name)
+{
+    struct fetch *const f = calloc(1, sizeof *f);
+    const uint64_t now = microseconds();
+    char *url = NULL;
+
+    if (!f || asprintf(&url, "%s/%s", s.url, name) < 0) {
+        free(f);
+        answer(id, now, REPLY_UNABLE, "out of memory", NULL);
+        return;
+    }
+    *f = (struct fetch){.next = s.first, .id = id, .begun = now, .easy = s.curl.easy_init()};
+    s.first = f;
+    if (!f->easy || !set_up(f, url) || s.curl.multi_add_handle(s.multi, f->easy) != CURLM_OK) {
+        answer(id, now, REPLY_UNABLE, "libcurl does not take the transfer", NULL);
+        fetch_free(f);
+    }
+    free(url);
+}
+
+/* ---- The service ----------------------------------------------------------------------------- */
+
+/* Does what the next frame says; ends the process when the host has hung up. */
+static void obey(void)
+{
+    struct frame_header header;
+    uint8_t *payload = NULL;
+
+    if (!read_frame(0, &header, &payload))
+        _exit(0);
+    struct field_reader request = {payload, payload + header.bytes, false};
+    if (header.kind == FRAME_FETCH) {
+        char *const name = field_text(&request);
+        if (!fields_done(&request))
+            _exit(STATUS_PROTOCOL);
+        begin(header.id, name);
+        free(name);
+    } else if (header.kind == FRAME_CANCEL) {
+        struct fetch *f = s.first;
+        while (f && f->id != header.id)
+            f = f->next;
+        if (f)
+            fetch_free(f);
+    } else {
+        _exit(STATUS_PROTOCOL);
+    }
+    free(payload);
+}
+
+static _Noreturn void serve_fetches(void)
+{
+    for (;;) {
+        struct pollfd host = {0, POLLIN, 0};
+        struct curl_waitfd wait = {0, CURL_WAIT_POLLIN, 0};
+        const struct CURLMsg *message;
+        int running = 0, left = 0;
+
+        /* all that the host has said, before the next wait: fetches that are begun together share
+         * connections */
+        while (poll(&host, 1, 0) > 0)
+            obey();
+        s.curl.multi_perform(s.multi, &running);
+        while ((message = s.curl.multi_info_read(s.multi, &left))) {
+            struct fetch *f = NULL;
+            if (message->msg != CURLMSG_DONE)
+                continue;
+            const int result = message->data.result;
+            s.curl.easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &f);
+            finish(f, result);
+        }
+        s.curl.multi_wait(s.multi, &wait, 1, s.first ? 1000 : 60000, NULL);
+    }
+}
+
+/* Reads the file of certificates, as none can be read later. Null, or why it cannot be. */
+static const char *read_certificates(const char *path)
+{
+    struct curl_blob *const c = &s.certificates;
+    FILE *const f = *path ? fopen(path, "rbe") : NULL;
+
+    if (!*path)
+        return NULL;
+    c->data = f ? malloc(CERTIFICATES_MAX) : NULL;
+    c->len = c->data ? fread(c->data, 1, CERTIFICATES_MAX, f) : 0;
+    if (f)
+        fclose(f);
+    return c->len && c->len < CERTIFICATES_MAX ? NULL
+                                               : "the certificates of SSL_CERT_FILE cannot be read";
+}
+
+/* Loads libcurl; null, or why there is none. */
+static const char *load_curl(void)
+{
+    static const char *const names[] = {"libcurl.so.4", "libcurl-gnutls.so.4"};
+#define NEEDED(member, result, symbol, parameters) {(void **)&s.curl.member, symbol},
+    const struct worker_function needed[] = {CURL_FUNCTIONS(NEEDED)};
+    struct reply reply = {.message.grow = realloc};
+    void *library = NULL;
+
+    for (size_t i = 0; i < sizeof names / sizeof *names && !library; i++)
+        library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        return "there is no libcurl.so.4 here: install libcurl";
+    if (!find_functions(library, "libcurl", "curl_", needed, sizeof needed / sizeof *needed,
+                        &reply))
+        return "libcurl.so.4 lacks a function that is called";
+    if (s.curl.global_init(CURL_GLOBAL_ALL) || !(s.multi = s.curl.multi_init()))
+        return "libcurl cannot be initialised";
+    s.curl.multi_setopt(s.multi, CURLMOPT_PIPELINING, CURLPIPE_MULTIPLEX);
+    s.curl.multi_setopt(s.multi, CURLMOPT_MAX_HOST_CONNECTIONS, (long)CONNECTIONS);
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    struct frame_header header;
+    uint8_t *payload = NULL;
+    struct fields ready = {.grow = realloc};
+    char level[128];
+
+    if (argc != 2 || strcmp(argv[1], "serve")) {
+        fprintf(stderr,
+                "quern-remote is started by libquern to fetch from a remote cache; it has no "
+                "use of its own (%s)\n",
+                PROTOCOL_BUILD);
+        return STATUS_USAGE;
+    }
+    sandbox_limits();
+    prctl(PR_SET_NAME, "quern-remote");
+    umask(077);
+    if (!read_frame(0, &header, &payload) || header.kind != FRAME_CONFIGURE)
+        return STATUS_PROTOCOL;
+    struct field_reader config = {payload, payload + header.bytes, false};
+    char *const build = field_text(&config);
+    s.url = field_text(&config);
+    s.follow = (long)field_u32(&config);
+    char *const certificates = field_text(&config);
+    if (!fields_done(&config))
+        return STATUS_PROTOCOL;
+    const char *trouble = strcmp(build, PROTOCOL_BUILD) ? "it is of another release" : load_curl();
+    if (!trouble)
+        trouble = read_certificates(certificates);
+    sandbox_enter(NULL, -1, level, sizeof level);
+    fields_add_text(&ready, PROTOCOL_BUILD);
+    fields_add_text(&ready, level);
+    fields_add_text(&ready, trouble ? trouble : "");
+    fields_add_text(&ready, trouble ? "" : s.curl.version());
+    if (!write_frame(0, FRAME_READY, header.id, &ready) || trouble)
+        return STATUS_PROTOCOL;
+    free(ready.bytes);
+    serve_fetches();
+}

@@ -1,0 +1,488 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A remote cache as a tier: entries by http or https, fetched by a helper process
+ * (compile/remote.h) that is started at the first question. An answer is pending until the helper
+ * has it, and how long it is waited for follows the remote's own recent times. A remote that fails,
+ * is late or sends what is no entry is left alone for a while that doubles with each such event
+ * (rest), so that a dead one costs next to nothing. What comes is believed if a trusted key signed
+ * it (store/seal.h).
+ */
+#include "dispatch/dispatch.h"
+
+#include "base/os.h"
+#include "base/place.h"
+#include "compile/remote.h"
+#include "store/seal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NS_PER_MS ((uint64_t)1000000)
+
+#define QUESTIONS_MAX 256 /* pending at once; more are not asked */
+#define URL_MAX       1024
+/* A helper that has not answered after so long hangs: its own limit for a fetch is 10 s. */
+#define HUNG_MS 20000
+/* How long one look for answers lasts: another thread may have received one's own. */
+#define SLICE_MS 5
+/* The first trouble costs no rest, the next a second, and each further one twice as long. */
+#define REST_MS     1000
+#define REST_MS_MAX 60000
+
+struct question {
+    uint64_t id; /* 0: free */
+    uint64_t asked_ns;
+    bool answered;
+    struct remote_answer answer;
+};
+
+struct remote_tier {
+    char url[URL_MAX];
+    struct signers signers;
+    bool transport; /* what comes is used unsigned */
+    bool follow;    /* redirections */
+    int grace_ms;   /* the most; -1: unlimited */
+    const char *worker_path;
+    struct log *log;
+    struct counters *counters;
+    struct lock lock;      /* of all that follows */
+    int process;           /* whose helper it is */
+    struct remote *helper; /* null: none is running */
+    uint64_t ready_ns;     /* when it greeted; 0: not yet */
+    uint64_t last_id;      /* of a question, over all helpers */
+    bool hopeless;         /* no helper can run here */
+    char why[400];         /* the last trouble */
+    struct question questions[QUESTIONS_MAX];
+    uint64_t usual_ns, spread_ns; /* of recent answers: mean, and mean distance from it; 0: none */
+    unsigned troubles;            /* in a row */
+    uint64_t rest_until;          /* by os_now */
+};
+
+/* ---- Trouble, and rest ----------------------------------------------------------------------- */
+
+/* Something about the remote went wrong, which is counted, and logged the first time. */
+static void complain(struct remote_tier *t, enum quern_stat which, const char *what)
+{
+    snprintf(t->why, sizeof t->why, "%s", what);
+    if (counter_add(t->counters, which, 1) == 0)
+        log_line(t->log, QUERN_LOG_WARN, "remote cache %s: %s (said once)", t->url, what);
+}
+
+/* It is left alone for a while. While it rests, further failures are those of questions that were
+ * asked before. */
+static void rest(struct remote_tier *t)
+{
+    const uint64_t now = os_now();
+
+    if (now < t->rest_until)
+        return;
+    const unsigned n = t->troubles++;
+    const uint64_t ms = n > 6 ? REST_MS_MAX : n ? (uint64_t)REST_MS << (n - 1) : 0;
+    t->rest_until = now + (ms < REST_MS_MAX ? ms : REST_MS_MAX) * NS_PER_MS;
+}
+
+static void trouble(struct remote_tier *t, enum quern_stat which, const char *what)
+{
+    complain(t, which, what);
+    rest(t);
+}
+
+static void answered_well(struct remote_tier *t, uint64_t took_ns)
+{
+    const uint64_t usual = t->usual_ns;
+    const uint64_t distance = took_ns > usual ? took_ns - usual : usual - took_ns;
+
+    /* as TCP's round-trip times are averaged (RFC 6298) */
+    t->usual_ns = usual ? usual - usual / 8 + took_ns / 8 : took_ns;
+    t->spread_ns = usual ? t->spread_ns - t->spread_ns / 4 + distance / 4 : took_ns / 2;
+    t->troubles = 0;
+    t->rest_until = 0;
+}
+
+/* How long an answer is worth waiting for. */
+static uint64_t grace_ns(const struct remote_tier *t)
+{
+    const uint64_t most = (uint64_t)t->grace_ms * NS_PER_MS;
+    const uint64_t usual = t->usual_ns + 4 * t->spread_ns;
+
+    return t->grace_ms < 0 ? HUNG_MS * NS_PER_MS : t->usual_ns && usual < most ? usual : most;
+}
+
+/* ---- The helper ------------------------------------------------------------------------------ */
+
+/* The helper ended, or has to: every question that it was asked fails. */
+static void lose_helper(struct remote_tier *t, const char *what)
+{
+    t->hopeless = t->hopeless || remote_hopeless(t->helper);
+    if (t->hopeless) {
+        snprintf(t->why, sizeof t->why, "its helper quern-remote: %s", remote_about(t->helper));
+        what = t->why;
+        log_line(t->log, QUERN_LOG_WARN, "remote cache %s is not used: %s", t->url, what);
+    }
+    remote_stop(t->helper);
+    t->helper = NULL;
+    rest(t); /* once, however many questions it had */
+    for (size_t i = 0; i < QUESTIONS_MAX; i++) {
+        struct question *const q = &t->questions[i];
+        if (q->id && !q->answered) {
+            q->answered = true;
+            q->answer = (struct remote_answer){.outcome = REPLY_UNABLE};
+            snprintf(q->answer.message, sizeof q->answer.message, "%.190s", what);
+        }
+    }
+}
+
+/* In a forked child: the helper and the questions are the parent's. */
+static void leave_to_parent(struct remote_tier *t)
+{
+    if (t->process == (int)getpid())
+        return;
+    remote_forget(t->helper);
+    t->helper = NULL;
+    for (size_t i = 0; i < QUESTIONS_MAX; i++)
+        t->questions[i].id = 0;
+    t->process = (int)getpid();
+}
+
+static bool start_helper(struct remote_tier *t)
+{
+    const char *const slash = t->worker_path ? strrchr(t->worker_path, '/') : NULL;
+    char path[PLACE_MAX], tried[3 * PLACE_MAX] = "", why[300];
+    const bool beside =
+        slash &&
+        place_join(path, "%.*s/quern-remote", (int)(slash - t->worker_path), t->worker_path) &&
+        place_exists(path);
+
+    if (!beside && !place_of_helper("quern-remote", path, tried, sizeof tried)) {
+        t->hopeless = true;
+        snprintf(why, sizeof why, "there is no helper quern-remote at %.200s", tried);
+        trouble(t, QUERN_STAT_REMOTE_FAILED, why);
+        return false;
+    }
+    /* others' variable, which programs that use OpenSSL read; libcurl does not */
+    const char *const certificates = secure_getenv("SSL_CERT_FILE");
+    const struct remote_config config = {.path = path,
+                                         .url = t->url,
+                                         .follow = t->follow,
+                                         .certificates = certificates ? certificates : ""};
+    t->ready_ns = 0;
+    if (remote_start(&config, &t->helper) == QUERN_OK)
+        return true;
+    snprintf(why, sizeof why, "%.280s", quern_last_error()->message);
+    trouble(t, QUERN_STAT_REMOTE_FAILED, why);
+    return false;
+}
+
+/* Receives what has come. */
+static void pump(struct remote_tier *t)
+{
+    struct remote_answer answer;
+    enum remote_event event;
+
+    while (t->helper && (event = remote_receive(t->helper, &answer)) != REMOTE_NOTHING) {
+        struct question *q = t->questions;
+        if (event == REMOTE_GONE) {
+            lose_helper(t, "its helper quern-remote ended");
+            return;
+        }
+        while (q < t->questions + QUESTIONS_MAX && q->id != answer.id)
+            q++;
+        if (q == t->questions + QUESTIONS_MAX || q->answered) {
+            os.free(answer.bytes); /* of one that was taken back meanwhile */
+            continue;
+        }
+        q->answered = true;
+        q->answer = answer;
+    }
+    if (t->helper && !t->ready_ns && *remote_about(t->helper))
+        t->ready_ns = os_now();
+}
+
+/* ---- Questions ------------------------------------------------------------------------------- */
+
+/* The question of that number; null: there is none, as in a forked child. */
+static struct question *find(struct remote_tier *t, uint64_t id)
+{
+    for (size_t i = 0; i < QUESTIONS_MAX; i++)
+        if (t->questions[i].id == id)
+            return &t->questions[i];
+    return NULL;
+}
+
+/* Asks for a name; 0: the remote is not asked now. */
+static uint64_t ask(struct remote_tier *t, const char *name)
+{
+    struct question *const q = find(t, 0);
+    const uint64_t now = os_now();
+
+    if (t->hopeless || now < t->rest_until || !q) {
+        counter_add(t->counters, QUERN_STAT_REMOTE_SKIPPED, 1);
+        return 0;
+    }
+    if (!t->helper && !start_helper(t))
+        return 0;
+    if (!remote_fetch(t->helper, name, ++t->last_id)) {
+        pump(t); /* its last words */
+        if (t->helper)
+            lose_helper(t, "its helper quern-remote does not listen");
+        complain(t, QUERN_STAT_REMOTE_FAILED, "its helper quern-remote does not listen");
+        return 0;
+    }
+    *q = (struct question){.id = t->last_id, .asked_ns = now};
+    return t->last_id;
+}
+
+/* Waits for the answer, for so long from the question on; false: it is not there yet. */
+static bool await(struct remote_tier *t, uint64_t id, uint64_t wait_ns,
+                  struct remote_answer *answer)
+{
+    for (;;) {
+        lock_take(&t->lock);
+        leave_to_parent(t);
+        pump(t);
+        struct question *const q = find(t, id);
+        const uint64_t age = q ? os_now() - q->asked_ns : 0;
+        if (q && !q->answered && age > HUNG_MS * NS_PER_MS)
+            lose_helper(t, "its helper quern-remote hangs");
+        if (!q)
+            *answer = (struct remote_answer){.outcome = REPLY_ABSENT};
+        const bool there = !q || q->answered;
+        if (q && q->answered) {
+            *answer = q->answer;
+            q->id = 0;
+        }
+        const int fd = t->helper ? remote_socket(t->helper) : -1;
+        lock_give(&t->lock);
+        if (there || age >= wait_ns)
+            return there;
+        const uint64_t left = (wait_ns - age) / NS_PER_MS + 1;
+        remote_wait(fd, left < SLICE_MS ? (int)left : SLICE_MS);
+    }
+}
+
+/* ---- What came ------------------------------------------------------------------------------- */
+
+/* Whether the bytes are the entry that is wanted, which then holds them. */
+static quern_status judge(const struct remote_tier *t, const struct tier_get *g, void *bytes,
+                          size_t size, struct store_entry *entry)
+{
+    size_t entry_bytes;
+
+    TRY(seal_open(bytes, size, t->transport ? NULL : &t->signers, &entry->record, &entry_bytes));
+    TRY(store_judge(entry, g->want, g->by_source));
+    entry->buffer = bytes;
+    return QUERN_OK;
+}
+
+static enum tier_answer take(struct remote_tier *t, const struct tier_get *g,
+                             struct remote_answer *answer, struct store_entry *entry)
+{
+    const uint64_t took = answer->microseconds * 1000;
+    char what[300];
+
+    const quern_status status = answer->outcome == REPLY_DONE
+                                    ? judge(t, g, answer->bytes, answer->size, entry)
+                                    : QUERN_E_NOT_READY;
+    lock_take(&t->lock);
+    if (status == QUERN_OK) {
+        answered_well(t, took);
+        counter_add(t->counters, QUERN_STAT_HIT_REMOTE, 1);
+    } else if (answer->outcome == REPLY_DONE) {
+        snprintf(what, sizeof what, "its answer is not used: %.260s", quern_last_error()->message);
+        trouble(t, QUERN_STAT_REMOTE_REFUSED, what);
+    } else if (answer->outcome == REPLY_ABSENT) {
+        if (answer->id)
+            answered_well(t, took);
+    } else {
+        complain(t, QUERN_STAT_REMOTE_FAILED, answer->message);
+        if (answer->id) /* else the helper was lost, for which it rests already */
+            rest(t);
+    }
+    lock_give(&t->lock);
+    if (status == QUERN_OK)
+        return TIER_HIT;
+    os.free(answer->bytes);
+    object_free(&entry->object);
+    *entry = (struct store_entry){0};
+    return TIER_MISS;
+}
+
+static enum tier_answer get(void *self, struct tier_get *g, struct store_entry *entry)
+{
+    struct remote_tier *const t = self;
+    struct remote_answer answer;
+    uint64_t wait = (uint64_t)(g->wait_ms > 0 ? g->wait_ms : 0) * NS_PER_MS;
+
+    lock_take(&t->lock);
+    leave_to_parent(t);
+    if (!g->pending) {
+        char name[SEAL_NAME_BYTES];
+        seal_name(g->by_source ? &g->want->source_key : &g->want->key, g->by_source, name);
+        const uint64_t id = ask(t, name);
+        lock_give(&t->lock);
+        g->pending = (void *)(uintptr_t)id;
+        return id ? TIER_PENDING : TIER_MISS;
+    }
+    const uint64_t id = (uint64_t)(uintptr_t)g->pending;
+    if (g->wait_ms == TIER_GRACE)
+        wait = grace_ns(t);
+    lock_give(&t->lock);
+    return await(t, id, wait, &answer) ? take(t, g, &answer, entry) : TIER_PENDING;
+}
+
+static void cancel(void *self, struct tier_get *g)
+{
+    struct remote_tier *const t = self;
+
+    lock_take(&t->lock);
+    leave_to_parent(t);
+    struct question *const q = find(t, (uint64_t)(uintptr_t)g->pending);
+    if (q && q->answered) {
+        os.free(q->answer.bytes);
+    } else if (q) {
+        /* the time that the helper takes to start is not the remote's */
+        const uint64_t from = q->asked_ns > t->ready_ns ? q->asked_ns : t->ready_ns;
+        if (t->ready_ns && os_now() - from > grace_ns(t))
+            trouble(t, QUERN_STAT_REMOTE_LATE, "its answer was late");
+        if (t->helper && !remote_cancel(t->helper, q->id))
+            lose_helper(t, "its helper quern-remote does not listen");
+    }
+    if (q)
+        *q = (struct question){0};
+    lock_give(&t->lock);
+}
+
+static void close_remote(void *self)
+{
+    struct remote_tier *const t = self;
+
+    leave_to_parent(t);
+    remote_stop(t->helper);
+    for (size_t i = 0; i < QUESTIONS_MAX; i++)
+        if (t->questions[i].id && t->questions[i].answered)
+            os.free(t->questions[i].answer.bytes);
+    os.free(t);
+}
+
+/* ---- Opening --------------------------------------------------------------------------------- */
+
+/* Whether a URL's host is this machine, by a name or number that no resolver is asked for. */
+static bool is_loopback(const char *host)
+{
+    static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const size_t n = strlen(names[i]);
+        if (!strncmp(host, names[i], n) && strchr(":/", host[n])) /* or the end */
+            return true;
+    }
+    return false;
+}
+
+static quern_status check_url(const struct settings *s, struct remote_tier *t)
+{
+    const bool https = !strncmp(s->remote, "https://", 8), http = !strncmp(s->remote, "http://", 7);
+    const char *const host = s->remote + (https ? 8 : 7);
+    size_t length = strlen(s->remote);
+
+    FAIL_IF((!http && !https) || !*host || strchr("/:", *host), QUERN_E_ARGUMENT,
+            "QUERN_REMOTE=%.200s; expected an address such as https://cache.example/quern",
+            s->remote);
+    for (const char *c = s->remote; *c; c++)
+        FAIL_IF(*c <= ' ' || *c > '~' || strchr("@?#\"<>\\", *c), QUERN_E_ARGUMENT,
+                "QUERN_REMOTE has the character %d at %zu; expected http://HOST/PATH without a "
+                "name, password, query or fragment, other characters written %%XX",
+                (unsigned char)*c, (size_t)(c - s->remote));
+    while (s->remote[length - 1] == '/')
+        length--;
+    FAIL_IF(length >= sizeof t->url, QUERN_E_ARGUMENT,
+            "QUERN_REMOTE has %zu characters; at most %zu are taken", length, sizeof t->url - 1);
+    memcpy(t->url, s->remote, length);
+    t->transport = s->remote_trust == QUERN_REMOTE_TRUST_TRANSPORT;
+    FAIL_IF(t->transport && !https && !is_loopback(host), QUERN_E_ARGUMENT,
+            "QUERN_REMOTE_TRUST=transport with %.200s: anybody on the way could send what runs on "
+            "the GPU; use https, or have entries signed (QUERN_REMOTE_KEYS)",
+            t->url);
+    /* a server that is believed for its address alone does not say who else is */
+    t->follow = !t->transport || https;
+    return QUERN_OK;
+}
+
+static quern_status set_up(const struct settings *s, struct remote_tier *t)
+{
+    TRY(check_url(s, t));
+    FAIL_IF(t->transport && s->remote_keys, QUERN_E_ARGUMENT,
+            "QUERN_REMOTE_KEYS is given, and QUERN_REMOTE_TRUST=transport asks for no signature; "
+            "unset one of them");
+    FAIL_IF(!t->transport && !s->remote_keys, QUERN_E_ARGUMENT,
+            "QUERN_REMOTE is set and QUERN_REMOTE_KEYS is not: name the file of the public keys "
+            "that sign its entries, or say QUERN_REMOTE_TRUST=transport to use what an https "
+            "server sends unsigned");
+    return t->transport
+               ? QUERN_OK
+               : signers_read("the key file (QUERN_REMOTE_KEYS)", s->remote_keys, &t->signers);
+}
+
+quern_status remote_open(const struct settings *settings, struct log *log,
+                         struct counters *counters, struct remote_tier **remote, struct tier *tier)
+{
+    struct remote_tier *const t = os.calloc(1, sizeof *t);
+
+    FAIL_IF(!t, QUERN_E_MEMORY, "out of memory for a remote cache");
+    const quern_status status = set_up(settings, t);
+    if (status != QUERN_OK) {
+        os.free(t);
+        return status;
+    }
+    t->grace_ms = settings->remote_grace_ms;
+    t->worker_path = settings->worker_path;
+    t->log = log;
+    t->counters = counters;
+    t->process = (int)getpid();
+    *remote = t;
+    *tier = (struct tier){.name = "the remote cache",
+                          .id = QUERN_TIER_REMOTE,
+                          .far = true,
+                          .self = t,
+                          .get = get,
+                          .cancel = cancel,
+                          .close = close_remote};
+    return QUERN_OK;
+}
+
+void remote_tell(struct remote_tier *t, struct str *out)
+{
+    lock_take(&t->lock);
+    if (t->troubles || t->hopeless)
+        str_addf(out, "; remote cache %s: %s", t->url, t->why);
+    else
+        str_addf(out, "; remote cache %s does not have it", t->url);
+    lock_give(&t->lock);
+}
+
+bool remote_try(struct remote_tier *t, struct str *out)
+{
+    const struct hash128 none = {{0}};
+    struct remote_answer answer = {0};
+    char name[SEAL_NAME_BYTES];
+
+    seal_name(&none, false, name);
+    lock_take(&t->lock);
+    const uint64_t id = ask(t, name);
+    lock_give(&t->lock);
+    const bool answered = id && await(t, id, 2 * HUNG_MS * NS_PER_MS, &answer);
+    lock_take(&t->lock);
+    const bool good = answered && answer.outcome != REPLY_UNABLE;
+    str_addf(out, "%s: ", t->url);
+    if (good)
+        str_addf(out, "answers in %.1f ms", (double)answer.microseconds / 1000);
+    else
+        str_add(out, answered && !t->hopeless ? answer.message : t->why);
+    str_addf(out, "; %s", t->transport ? "what it sends is used unsigned" : "entries are signed");
+    if (t->helper)
+        str_addf(out, "; %s", remote_about(t->helper));
+    lock_give(&t->lock);
+    os.free(answer.bytes);
+    return good;
+}

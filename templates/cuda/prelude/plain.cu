@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+// Weights that are numbers, of W_BITS: 16, of A's own type, or eight, e4m3 with one scale for all
+// of W. In front of a family they take the places of codes, scales of blocks and tables of pairs.
+
+#define BLOCK K // a row is one block, whose scale comes with the sums
+#if W_BITS == 8
+#if A_IS_FP8
+#define SCALE_OPERANDS const float *a_scale, const float *b_scale,
+#define SCALE_NAMES    a_scale, b_scale,
+#define UNIT_OF_SUMS   product(ldg(a_scale), ldg(b_scale))
+#else
+#define SCALE_OPERANDS const float *b_scale,
+#define SCALE_NAMES    b_scale,
+#define UNIT_OF_SUMS   ldg(b_scale)
+#endif
+#else
+#define SCALE_OPERANDS
+#define SCALE_NAMES
+#define UNIT_OF_SUMS 1.0f
+#endif
+
+enum zero_kind { ZERO_NONE, ZERO_U8, ZERO_SCALED };
+constexpr u32 TABLE_BYTES = 0, LINE_BLOCKS = 1, ONES = 0;
+constexpr bool BY_OFFSET = false;
+constexpr float NO_ZERO = 0;
+
+template <u32> struct loaded_scales {};
+template <u32 COUNT> DEVICE loaded_scales<COUNT> begin_scales(SCALE_OPERANDS u64) { return {}; }
+DEVICE void prefetch_scales(SCALE_OPERANDS u64) {}
+DEVICE float scale_at(loaded_scales<1>, u32, u32, float) { return 1; }
+DEVICE float shift_at(loaded_scales<1>, u32) { return 0; }
+DEVICE float extra_at(loaded_scales<1>, u32) { return 0; }
+DEVICE void build_table(u32) {}
+DEVICE void order_a(u32 *) {}
+
+// Two e4m3, as they lie in the lower half of a word, as two numbers of MMA_TYPE. Both types hold
+// every value of e4m3, and NaN stays NaN.
+DEVICE u32 two_of_fp8(u32 bytes)
+{
+    const u32 halves = widen_fp8x2(bytes);
+    return MMA_TYPE == F16 ? halves
+                           : round_bf16x2(widen_f16(halves & 0xffff), widen_f16(halves >> 16));
+}
+
+// Pair `index` of a word of W, neighbours along K.
+DEVICE u32 pair_of_word(u32 word, u32 index, u32)
+{
+    return W_BITS == 8 ? two_of_fp8(index ? word >> 16 : word & 0xffff) : word;
+}

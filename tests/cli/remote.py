@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: MIT
+"""A remote cache on this machine that serves a directory, and does wrong in every way asked for."""
+
+import pathlib
+import socket
+import socketserver
+import ssl
+import threading
+import time
+
+PORTAL = b"<!doctype html><title>Welcome</title><p>Please accept the terms of this hotel."
+# How long a server that says nothing waits for the other side to go: longer than any limit.
+PATIENCE_S = 120
+
+
+def head(status, length, *lines):
+    text = "\r\n".join([f"HTTP/1.1 {status}", f"Content-Length: {length}", *lines])
+    return text.encode() + b"\r\n\r\n"
+
+
+def good(body):
+    return head("200 OK", len(body)) + body
+
+
+def absent(_body):
+    return head("404 Not Found", 3) + b"no\n"
+
+
+def status(code):
+    return lambda body: head(f"{code} As Asked", 3) + b"no\n"
+
+
+def corrupt(at):
+    def change(body):
+        i = int(at * (len(body) - 1))
+        return good(body[:i] + bytes([body[i] ^ 1]) + body[i + 1:])
+    return change
+
+
+def drip(body):
+    def send(connection):
+        connection.sendall(head("200 OK", len(body)))
+        for i in range(PATIENCE_S):
+            connection.sendall(body[i:i + 1])
+            time.sleep(1)
+    return send
+
+
+def endless(first, block):
+    def answer(_body):
+        def send(connection):
+            connection.sendall(first)
+            while True:
+                connection.sendall(block)
+        return send
+    return answer
+
+
+def hang(_body):
+    def send(connection):
+        connection.settimeout(PATIENCE_S)
+        while connection.recv(4096):
+            pass
+    return send
+
+
+def trickle(_body):
+    """Too slow to end in time, and fast enough not to be given up before that."""
+    def send(connection):
+        connection.sendall(head("200 OK", 1 << 20))
+        while True:
+            connection.sendall(bytes(512))
+            time.sleep(0.05)
+    return send
+
+
+# Ways to answer wrongly: from the right body, or None, to bytes, after which the connection is
+# closed, or to a function that is given the connection.
+WRONG = {
+    "a part and the end": lambda body: head("200 OK", len(body)) + body[:len(body) // 2],
+    "less than is there": lambda body: head("200 OK", len(body) - 100) + body,
+    "more than is there": lambda body: head("200 OK", len(body) + 100) + body,
+    "nothing": lambda body: good(b""),
+    "a flipped bit at the front": corrupt(0),
+    "a flipped bit in the key": corrupt(0.01),
+    "a flipped bit in the middle": corrupt(0.5),
+    "a flipped bit at the end": corrupt(1),
+    "a captive portal": lambda body: good(PORTAL),
+    "a portal elsewhere": lambda body: head("302 Found", 0, "Location: /portal"),
+    "redirections in a loop": lambda body: head("302 Found", 0, "Location: /v1/again"),
+    "a file": lambda body: head("302 Found", 0, "Location: file:///etc/hostname"),
+    "10 GB": endless(head("200 OK", 10 << 30), bytes(1 << 16)),
+    "no end": endless(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+                      b"10000\r\n" + bytes(1 << 16) + b"\r\n"),
+    "a header without an end": endless(b"HTTP/1.1 200 OK\r\n", b"X-Quern: " + b"x" * 900 + b"\r\n"),
+    "a byte a second": drip,
+    "silence": hang,
+    "the end at once": lambda body: b"",
+    "no HTTP": lambda body: b"SSH-2.0-OpenSSH_9.2\r\n",
+    **{f"status {code}": status(code)
+       for code in (204, 206, 304, 400, 401, 403, 412, 429, 500, 503)},
+}  # fmt: skip
+
+
+class Handler(socketserver.StreamRequestHandler):
+    def handle(self):
+        server = self.server
+        while line := self.rfile.readline(65536).decode("latin-1").split():
+            while self.rfile.readline(65536).strip():
+                pass
+            path = line[1]
+            with server.lock:
+                server.requests.append(path)
+                if server.note:
+                    server.note(len(server.requests))
+                behave = server.behave
+            file = server.root / path.lstrip("/")
+            if path == "/portal":
+                answer = good(PORTAL)
+            elif file.is_file() or path == "/v1/again" or server.always:
+                answer = behave(file.read_bytes() if file.is_file() else b"")
+            else:
+                answer = absent(None)
+            try:
+                if callable(answer):
+                    answer(self.request)
+                    return
+                self.wfile.write(answer)
+            except OSError:
+                return  # the other side has had enough
+            if behave is not good:
+                return
+
+
+class Remote(socketserver.ThreadingTCPServer):
+    """Serves what is below `root`; `behave` makes the answer to a request for what is there, with
+    its bytes."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+    block_on_close = False
+    request_queue_size = 128
+
+    def __init__(self, root, certificate=None):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if certificate else None
+        if certificate:
+            self.tls.load_cert_chain(certificate, certificate.with_suffix(".key"))
+        self.root = pathlib.Path(root)
+        self.behave, self.requests = good, []
+        self.note = None  # is called with the number of each request, before it is answered
+        self.always = False  # `behave` answers for what is not there, too
+        self.lock = threading.Lock()
+        scheme = "https" if certificate else "http"
+        self.url = f"{scheme}://127.0.0.1:{self.server_address[1]}"
+        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
+
+    def finish_request(self, request, client_address):
+        if self.tls:
+            request.settimeout(PATIENCE_S)
+            request = self.tls.wrap_socket(request, server_side=True)
+        super().finish_request(request, client_address)
+
+    def handle_error(self, request, client_address):
+        pass
+
+    def stop(self):
+        self.shutdown()
+        self.server_close()
+
+
+def closed_port():
+    """The number of a port of this machine that nobody listens on."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]

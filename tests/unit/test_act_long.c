@@ -1,0 +1,4 @@
+/* SPDX-License-Identifier: MIT */
+/* test_act.c with every format, M, act, order of rows and target. */
+#define ONE_IN 1
+#include "test_act.c"
