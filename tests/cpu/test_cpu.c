@@ -299,6 +299,7 @@ static const struct run int4 = {"wq=int4 n=130 k=1024 a=bf16 zero=u8", 5,
                                 "waves=8 products=12 k_warps=4 row_warps=1 units=4 stages=2", 1};
 static const struct run scaled = {"wq=int4 n=40 k=288 group=32 a=f16 zero=scaled", 5, NULL, 1};
 static const struct run fp8 = {"wq=fp8 n=130 k=1088 a=fp8 c=bf16", 5, NULL, 1};
+static const struct run fp8_bf16 = {"wq=fp8 n=130 k=1088 a=bf16", 5, NULL, 1};
 static const struct run dense = {"wq=none n=130 k=1056 a=bf16", 5, NULL, 1};
 static const struct run lane_int4 = {"wq=int4 n=40 k=256 a=f32 zero=u8", 3, NULL, 1};
 static const struct run lane = {"wq=nf4 n=97 k=320 a=f32", 3, NULL, 1};
@@ -369,7 +370,7 @@ static const struct fault {
      "RING = TABLE_BYTES;", ""},
     {&scaled, "fused(-extra[i / 2], of_a[s][t][i % 2], sums[t][i])",
      "fused(-extra[0], of_a[s][t][i % 2], sums[t][i])", NULL},
-    {&fp8, "index ? word >> 16", "!index ? word >> 16", NULL},
+    {&fp8_bf16, "index ? word >> 16", "!index ? word >> 16", NULL},
     {&fp8,
      "float unit, const c_element *bias, c_element *c, u32 first, u32 m, i64 ldc)\n{\n    const "
      "u32 kept",
@@ -448,6 +449,23 @@ static char *planted(const char *source, const struct fault *f)
     return text;
 }
 
+/* Whether a run of the text shows the fault: by the message it should, or by a wrong result. */
+static bool shows(struct bench *b, const struct fault *f, const char *text, uint64_t seed)
+{
+    const quern_status status =
+        verify_text(&b->slice, text, &b->host, f->run->m, f->run->units, seed);
+
+    if (status == QUERN_E_FAULT)
+        return f->says && strstr(quern_last_error()->message, f->says);
+    if (status != QUERN_OK)
+        fail_msg("\"%s\": %s\n%s", f->wrong, quern_last_error()->message, quern_last_error()->log);
+    return (!f->says || !*f->says) && !(error_of(b, f->run->m) <= tolerance_of(&b->problem));
+}
+
+/* The seed draws the order in which the machine's warps and copies go on. A missing wait shows in
+ * most orders but not in each, and so a fault may take up to this many of them. */
+#define ORDERS 4
+
 static void test_planted_faults_are_found(void **state)
 {
     int missed = 0;
@@ -456,19 +474,14 @@ static void test_planted_faults_are_found(void **state)
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i += ONE_IN) {
         const struct fault *const f = &faults[i];
         struct bench b;
+        bool found = false;
         set_up(&b, f->run);
         char *const text = planted(str_text(&b.source), f);
-        const quern_status status =
-            verify_text(&b.slice, text, &b.host, f->run->m, f->run->units, i + 1);
-        const char *const said = status ? quern_last_error()->message : "";
-        if (status != QUERN_OK && status != QUERN_E_FAULT)
-            fail_msg("\"%s\": %s\n%s", f->wrong, said, quern_last_error()->log);
-        const bool wrong =
-            status == QUERN_OK && !(error_of(&b, f->run->m) <= tolerance_of(&b.problem));
-        const bool told = status == QUERN_E_FAULT && f->says && strstr(said, f->says);
-        if (!told && !(wrong && (!f->says || !*f->says))) {
-            print_error("fault %zu, \"%s\" in place of \"%s\": %s\n", i, f->wrong, f->right,
-                        status ? said : "not found");
+        for (uint64_t order = 0; order < ORDERS && !found; order++)
+            found = shows(&b, f, text, i + 1 + order * sizeof faults);
+        if (!found) {
+            print_error("fault %zu, \"%s\" in place of \"%s\": not found in %d orders\n", i,
+                        f->wrong, f->right, ORDERS);
             missed++;
         }
         free(text);
