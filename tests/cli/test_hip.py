@@ -133,6 +133,9 @@ def test_tune(quern):
         wins = k["us"] < 0.98 * k["model_choice_us"] and k["shape"] != k["model_shape"]
         assert k["noted"] == wins
         assert k["shapes"] == 3
+        measured = {x["shape"]: x for x in k["measured"]}
+        assert len(measured) == 3 and list(measured)[0] == k["model_shape"]
+        assert measured[k["shape"]]["us"] == k["us"] and measured[k["model_shape"]]["model_us"] > 0
         assert any(f"| m={k['m']} | {k['shape']} |" in x for x in lines) == k["noted"]
         text = quern("explain", "--target", "gfx1151", "--m", str(k["m"]), LAYER).stdout
         assert ("says the tuning table" in text) == k["noted"]

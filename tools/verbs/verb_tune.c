@@ -206,6 +206,19 @@ static int verify(struct tune *t, const struct kernel *k, size_t i)
     return e ? fail_status(e, k->shapes[i].words) : EXIT_OK;
 }
 
+/* Each shape with what the model expected and what it took, null where it could not be measured: by
+ * these the model's constants are fitted and its order of shapes is judged. */
+static json_t *measured(const struct kernel *k)
+{
+    json_t *const list = json_array();
+
+    for (size_t i = 0; i < k->count; i++)
+        json_array_append_new(list, json_make("{s:s, s:f, s:o}", "shape", k->shapes[i].words,
+                                              "model_us", k->shapes[i].model_us, "us",
+                                              k->us[i] > 0 ? json_real(k->us[i]) : json_null()));
+    return list;
+}
+
 static int note_result(struct tune *t, struct kernel *k, size_t best)
 {
     const bool other = best && k->us[best] < WORTH * k->us[0];
@@ -223,11 +236,11 @@ static int note_result(struct tune *t, struct kernel *k, size_t best)
     if (!other)
         drop_line(t, line);
     if (t->common.json)
-        json_array_append_new(t->list, json_make("{s:s, s:i, s:s, s:f, s:s, s:f, s:b, s:I}",
-                                                 "problem", k->text, "m", k->m, "model_shape",
-                                                 k->shapes[0].words, "model_choice_us", k->us[0],
-                                                 "shape", k->shapes[best].words, "us", k->us[best],
-                                                 "noted", other, "shapes", (json_int_t)k->count));
+        json_array_append_new(
+            t->list, json_make("{s:s, s:i, s:s, s:f, s:s, s:f, s:b, s:I, s:o}", "problem", k->text,
+                               "m", k->m, "model_shape", k->shapes[0].words, "model_choice_us",
+                               k->us[0], "shape", k->shapes[best].words, "us", k->us[best], "noted",
+                               other, "shapes", (json_int_t)k->count, "measured", measured(k)));
     table_cell(&t->table, "%s", k->text);
     table_cell(&t->table, "%d", k->m);
     table_cell(&t->table, "%zu", k->count);
