@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* What base kernels cost: their instructions against those of kernels made to order, on every
- * verified target. Judge: the software GPU. T_TARGET in the environment names the only target that
- * is tried, and has each ratio printed. */
+ * verified target. Judge: the software GPU. Whole products are run, which takes half an hour of two
+ * cores for all of them: one in PART of a target's pairs of a layer and a number of rows is tried,
+ * others at the next run. T_TARGET in the environment names the only target that is tried, with all
+ * its pairs, and has each ratio printed. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -9,6 +11,7 @@
 #include <cmocka.h>
 
 #include "t_context.h"
+#include "t_explore.h"
 
 #include "target/target.h"
 
@@ -50,6 +53,8 @@ struct layer {
     double most;
 };
 #define MOST 1.35
+/* Has no divisor in common with the count of numbers of rows, so that each of these is tried. */
+#define PART 4
 
 static void test_slots(void **state)
 {
@@ -67,6 +72,7 @@ static void test_slots(void **state)
     };
     static const int m[] = {1, 2, 4, 8, 16};
     const char *const only = getenv("T_TARGET");
+    const int part = only ? 1 : PART, first = only ? 0 : (int)t_explore(PART);
     int over = 0;
 
     (void)state;
@@ -75,7 +81,7 @@ static void test_slots(void **state)
         if (!target_simulated(target) || (only && strcmp(only, target->name) != 0))
             continue;
         quern_ctx *const ctx = t_open(target->name, t_cache, QUERN_JIT_ON);
-        for (int i = 0; i < COUNT(layers) * COUNT(m); i++) {
+        for (int i = (first + (int)t) % part; i < COUNT(layers) * COUNT(m); i += part) {
             const int rows = m[i % COUNT(m)];
             const struct layer *const layer = &layers[i / COUNT(m)];
             char base[128];
