@@ -67,7 +67,7 @@ def test_what_makes_no_sense_is_refused(quern, words, says):
 
 @pytest.mark.parametrize("problem, says", [
     (INT4 + " layout=ck", "layout k8"),
-    (INT4 + " bias=1", "no bias"),
+    (INT4 + " bias=1", "neither bias nor act"),
     (INT4 + " scale=f32", "scales"),
     (INT4 + " group=channel", "groups of 32"),
     ("wq=int4 n=40 k=128 a=bf16 group=128", "by 16"),

@@ -230,13 +230,13 @@ def test_only_quern_names_are_exported(moved):
 
 def test_the_library_is_small(moved):
     """What a host that owns a GPU loads: without the software GPU, which is files of its own.
-    0.44 MB of it is zstd's compressor, by which bundles are made; 0.3 MB is the templates, with
-    their comments."""
+    0.44 MB of it is zstd's compressor, by which bundles are made; 0.4 MB is the templates of both
+    vendors, with their comments, and the machine that runs NVIDIA's on the CPU."""
     if not shutil.which("size"):
         pytest.skip("no size")
     text, data = map(int, run("size", moved[0] / moved[1] / "libquern.so", cwd=TOP)
                      .splitlines()[1].split()[:2])
-    assert text + data <= 1_980_000
+    assert text + data <= 2_030_000
     assert [p for p in files(moved[0]) if "quern-sim-" in p] == [
         f"libexec/quern/quern-sim-x86_64{level}.so" for level in ("", "_v3", "_v4")]
 
