@@ -6,8 +6,12 @@
     sweep_cuda.py table CSV     what the file says, a Markdown table for each format
     sweep_cuda.py chart CSV SVG a chart of it (needs matplotlib): how many times as fast as torch's
                                 dense product each is, and would be at the memory's peak
+    sweep_cuda.py model CSV [--most M] [--within PERCENT]
+                                how far `quern explain`'s time for sm_90 is from the file's;
+                                needs the built command and no GPU; cells beyond are named
 
 Formats: nf4 (groups of 64, f32 scales), int4 (groups of 128, bf16 scales), mxfp4; A and C are bf16.
+`model` also knows none, fp8 and fp8-fp8 (A of fp8), whose figures `layers_cuda.py time` prints.
 `time` adds rows to CSV and leaves out what it has already, so that it may be stopped and started
 again. A row is format, N, K, M, who, microseconds a launch, TB/s of the format's packed weights and
 scales (of `dense`: of weights in bf16). Who:
@@ -34,7 +38,10 @@ import argparse
 import csv
 import ctypes
 import importlib
+import json
 import pathlib
+import statistics
+import subprocess
 import sys
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
@@ -44,6 +51,8 @@ ROWS = (1, 4, 8, 16, 32, 64)
 MARLIN = [(8192, 8192), (8192, 16384), (16384, 8192), (7168, 20480), (20480, 7168),
           (8192, 81920), (81920, 8192)]
 WORDS = {"nf4": "wq=nf4", "int4": "wq=int4", "mxfp4": "wq=mxfp4"}
+MODELLED = {name: words + " a=bf16" for name, words in WORDS.items()} | {
+    "none": "wq=none a=bf16", "fp8": "wq=fp8 a=bf16", "fp8-fp8": "wq=fp8 a=fp8 c=bf16"}
 PEER_ERROR = 2e-2  # of the largest result; both round weights or sums to bf16
 HBM = 4.8  # TB/s, NVIDIA's data sheet of the H200
 
@@ -383,14 +392,41 @@ def chart(options):
     return 0
 
 
+def model(options):
+    """The model's microseconds against those that were measured."""
+    command = TOP / "build/release/bin/quern"
+    print("| | cells | within | least | median | most |\n|---|---|---|---|---|---|")
+    data, beyond = by_shape(options), []
+    for fmt, shapes in data.items():
+        ratios = []
+        for (n, k), cells in shapes.items():
+            for m in sorted(m for m, who in cells if who == "quern" and m <= options.most):
+                done = subprocess.run(
+                    [command, "explain", "--json", "--target", "sm_90", "--m", str(m),
+                     f"{MODELLED[fmt]} n={n} k={k}"], capture_output=True, text=True, check=True)
+                expected = json.loads(done.stdout)["explanations"][0]["expected_us"]
+                ratios.append(expected / cells[m, "quern"][0])
+                if abs(ratios[-1] - 1) > options.within / 100:
+                    beyond.append(f"{fmt} {n} x {k}, M = {m}: {expected:.1f} us expected, "
+                                  f"{cells[m, 'quern'][0]:.1f} measured")
+        close = sum(abs(r - 1) <= options.within / 100 for r in ratios)
+        print(f"| {fmt} | {len(ratios)} | {close} | {min(ratios):.2f} | "
+              f"{statistics.median(ratios):.2f} | {max(ratios):.2f} |")
+    print("\n".join(beyond))
+    return 0
+
+
 def main(words):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     verbs = parser.add_subparsers(required=True)
-    timing, printing, drawing = (verbs.add_parser(name) for name in ("time", "table", "chart"))
-    for verb, run in ((timing, time_all), (printing, table), (drawing, chart)):
+    timing, printing, drawing, judging = (verbs.add_parser(name)
+                                          for name in ("time", "table", "chart", "model"))
+    for verb, run in ((timing, time_all), (printing, table), (drawing, chart), (judging, model)):
         verb.set_defaults(run=run)
         verb.add_argument("csv", type=pathlib.Path)
     drawing.add_argument("svg", type=pathlib.Path)
+    judging.add_argument("--most", type=int, default=16, metavar="M")
+    judging.add_argument("--within", type=float, default=15, metavar="PERCENT")
     timing.add_argument("--format", nargs="+", choices=WORDS, default=list(WORDS))
     timing.add_argument("--shapes", choices=("table", "marlin", "zoo"), default="table")
     timing.add_argument("--rows", type=int, nargs="+", default=list(ROWS))
