@@ -268,7 +268,8 @@ enum quern_sim_port {
     QUERN_PORT_MATRIX, /* of a SIMD: MFMA; WMMA is shown here too, though it is the vector ALU */
     QUERN_PORT_SALU,   /* of a SIMD on RDNA, of a compute unit on gfx9 */
     QUERN_PORT_LDS,    /* of a compute unit */
-    QUERN_PORT_VMEM,   /* of a compute unit: one 128-byte line a cycle */
+    QUERN_PORT_VMEM, /* of a compute unit: one 128-byte line a cycle; on CDNA also the addresses of
+                          16 lanes and 64 bytes a cycle, the longest of the three */
     QUERN_PORT_COUNT
 };
 QUERN_API const char *quern_sim_port_name(enum quern_sim_port port);
@@ -277,7 +278,8 @@ enum quern_sim_bound {
     QUERN_BOUND_ISSUE = 1,
     QUERN_BOUND_LDS,
     QUERN_BOUND_MATRIX,
-    QUERN_BOUND_MEMORY
+    QUERN_BOUND_MEMORY,
+    QUERN_BOUND_VMEM /* of CDNA alone: the path of other targets is not known well enough */
 };
 QUERN_API const char *quern_sim_bound_name(enum quern_sim_bound bound);
 
@@ -298,8 +300,11 @@ struct quern_sim_model {
                                            those that full bandwidth needs at a latency of 700 ns */
     double prologue_cycles;             /* before the first loads, while memory has nothing to do */
 
-    double issue_us, lds_us, matrix_us, memory_us, prologue_us;
-    double total_us; /* the largest of the first four, and the prologue */
+    double issue_us, lds_us, matrix_us;
+    double memory_us; /* at the part's peak bandwidth: what an ideal launch would take */
+    double prologue_us;
+    double total_us; /* the largest of issue_us, lds_us, matrix_us, vmem_us and sustained_us, and
+                        prologue_us */
     enum quern_sim_bound bound;
     enum quern_sim_bound roof; /* what would bind an ideal launch: memory or matrix units */
     double roof_percent;       /* 100 times the ideal launch's time over total_us */
@@ -311,6 +316,12 @@ struct quern_sim_model {
     double start_us, barrier_us, edge_us, product_us, matrix_percent;
     double operations;        /* lane operations: issue cycles times lanes of a SIMD */
     double operations_per_us; /* that the part can do */
+    double sustained_us; /* memory_us at the bandwidth that streams of loads were measured to get */
+    double vmem_us;      /* of the port vmem where that is a bound, else 0 */
+    /* What nothing hides of a launch that has the GPU to itself: its arguments come from memory,
+     * then what it makes its tables of, then its first operands, one after the other. Not in
+     * total_us, which is what is comparable between kernels of one kind. */
+    double chain_us;
 };
 #define QUERN_SIM_MODEL_SIZE_MIN QUERN_SIZE_TO(struct quern_sim_model, total_us)
 QUERN_API quern_status quern_sim_model_make(const struct quern_sim_profile *profile,

@@ -46,7 +46,6 @@
 #define PART_CYCLES      142  /* of a warp that adds sums, for 16 rows of W and eight of A */
 #define SUM_CYCLES       26   /* and for those of each consumer */
 #define RAGGED_PERCENT   140  /* of a warp's cycles, where a chunk does not divide K */
-#define SUSTAINED        87   /* per cent of its peak that memory gives */
 #define FEW_PERCENT      80   /* of multiprocessors at work, or fewer, leave memory to each other */
 #define ALONE_BYTES      31   /* of W that each of those then gets in a cycle */
 
@@ -222,7 +221,7 @@ static void estimate(struct plan *p)
     /* Its share of memory, the last round of tiles counted whole. Where few multiprocessors have a
      * tile at all, each gets more than a share: 1024x4096 keeps 64 of 132 busy, and for NF4, e4m3
      * and bf16 at M = 1 each of these got 30 to 31 bytes a cycle behind launch and loads. */
-    const int64_t sustained = e->memory_cycles * 100 / SUSTAINED;
+    const int64_t sustained = e->memory_cycles * 100 / target_sustained_percent(t);
     const int64_t alone = p->rows_per_workgroup * (nvidia_weight_bytes(q) / q->n) / ALONE_BYTES;
     const bool few = fill.fullest == 1 && fill.percent <= FEW_PERCENT;
     const int64_t memory =

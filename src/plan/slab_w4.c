@@ -28,7 +28,6 @@
 #define FILL_CYCLES   415   /* and for a warp to put as many into the ring */
 #define STEP_CYCLES   200   /* for a stage besides: barriers, the first loads from it */
 #define FLIGHT_BYTES  32768 /* of weights that a multiprocessor should have asked for */
-#define SUSTAINED     87    /* per cent of its peak that memory gives */
 
 /* A of f16 is not taken: scales of 16-bit floats have to be small or large at times, and the
  * weights that this family makes would be out of f16's range. */
@@ -137,8 +136,8 @@ static void estimate(struct plan *p)
         p->row_groups * chunks(p) * slabs(p) * 4 * p->slab.k_parts * p->slab.units * unit_slots(p);
     e->busy_cycles = e->slots;
     e->memory_cycles = model_memory_cycles(p, nvidia_weight_bytes(&p->problem));
-    const int64_t memory =
-        e->memory_cycles * 100 / SUSTAINED * 100 / (fill.percent ? fill.percent : 1);
+    const int64_t memory = e->memory_cycles * 100 / target_sustained_percent(t) * 100 /
+                           (fill.percent ? fill.percent : 1);
     int64_t body = steps * step > memory ? steps * step : memory;
     if (e->bytes_in_flight < FLIGHT_BYTES) /* what is not under way is waited for */
         body += body * (FLIGHT_BYTES - e->bytes_in_flight) / (8 * FLIGHT_BYTES);

@@ -348,7 +348,7 @@ static quern_status map_arguments(struct run *run, const struct quern_sim_launch
     const struct mapping parts[2] = {{.end = k->kernarg_bytes,
                                       .host = run->kernarg,
                                       .access = QUERN_SIM_READ,
-                                      .name = "kernarg"},
+                                      .name = SIM_NAME_ARGUMENTS},
                                      {.begin = packet + 64,
                                       .end = packet + 64 + PACKET_BYTES,
                                       .host = run->kernarg + packet,

@@ -266,10 +266,10 @@ static quern_status make_image(struct quern_sim_module *m)
                                  .end = s->address + s->memory_bytes,
                                  .host = m->image + s->address,
                                  .access = s->write ? QUERN_SIM_READ_WRITE : QUERN_SIM_READ};
-        snprintf(part->name, sizeof part->name, "%s of the code object",
-                 s->execute ? "code"
-                 : s->write ? "variables"
-                            : "constants");
+        snprintf(part->name, sizeof part->name, "%s",
+                 s->execute ? "code of the code object"
+                 : s->write ? "variables of the code object"
+                            : SIM_NAME_CONSTANTS);
     }
     FAIL_IF(!code, QUERN_E_OBJECT, "no executable segment");
     pthread_mutex_lock(&m->sim->lock);

@@ -12,6 +12,10 @@
 
 struct plane;
 
+/* Names of what is not an operand of the plan, by which profiles know it again. */
+#define SIM_NAME_ARGUMENTS "kernarg"
+#define SIM_NAME_CONSTANTS "constants of the code object"
+
 struct mapping {
     uint64_t begin, end; /* guest addresses */
     uint8_t *host;       /* of `begin` */

@@ -126,6 +126,21 @@ double target_memory_cycles(const struct target *t, double bytes)
     return bytes / t->bandwidth_gbs * t->clock_ghz;
 }
 
+uint64_t target_vmem_cycles(const struct target *t, uint64_t executions, uint64_t lines,
+                            uint64_t bytes)
+{
+    uint64_t cycles = lines;
+
+    if (target_knows_vmem(t)) {
+        const uint64_t addresses = executions * target_issue_cycles(t);
+        const uint64_t data =
+            (bytes + TARGET_CACHE_BYTES_PER_CYCLE - 1) / TARGET_CACHE_BYTES_PER_CYCLE;
+        cycles = addresses > cycles ? addresses : cycles;
+        cycles = data > cycles ? data : cycles;
+    }
+    return cycles;
+}
+
 double target_microseconds(const struct target *t, double cycles)
 {
     return cycles / (t->clock_ghz * 1e3);

@@ -13,6 +13,9 @@
 #define TARGET_LATENCY_NS 700
 /* The time from a barrier to the first operands that a wave gets from LDS behind it. */
 #define TARGET_LDS_CYCLES 128
+/* Of parts whose sustained bandwidth nobody published: an assumption, by the two parts of AMD's
+ * whose figures are surest (MI300X 79, Radeon 8060S 80). */
+#define TARGET_SUSTAINED_PERCENT 80
 
 /* The most bytes that a compute unit takes in from its nearest cache in a cycle: 16 for each of
  * four lanes. */
@@ -53,6 +56,25 @@ unsigned target_matrix_products(const struct target *t);
 
 /* Time to move that many bytes at the part's peak bandwidth, in cycles and in microseconds. */
 double target_memory_cycles(const struct target *t, double bytes);
+
+/* What a stream of loads gets of the part's peak bandwidth, per cent. */
+static inline unsigned target_sustained_percent(const struct target *t)
+{
+    return t->sustained_percent ? t->sustained_percent : TARGET_SUSTAINED_PERCENT;
+}
+
+/* Whether a compute unit's path to its nearest cache is known well enough to bound a time: on CDNA
+ * it takes the addresses of as many lanes in a cycle as a SIMD has, and gives
+ * TARGET_CACHE_BYTES_PER_CYCLE. */
+static inline bool target_knows_vmem(const struct target *t)
+{
+    return target_issue_cycles(t) > 1;
+}
+/* Cycles for which executions of a vector memory instruction hold that path, by the lines of 128
+ * bytes that they touch, one a cycle, and by the bytes that their lanes ask for; by the lines alone
+ * where the path is not known. */
+uint64_t target_vmem_cycles(const struct target *t, uint64_t executions, uint64_t lines,
+                            uint64_t bytes);
 double target_microseconds(const struct target *t, double cycles);
 
 /* Workgroups that a compute unit holds at once; at least 1. `vgprs` counts AGPRs too. */

@@ -30,6 +30,11 @@
  * memory bandwidth. The part named for gfx1153 is the one that Ryzen AI product pages give for that
  * chip; not confirmed on one.
  *
+ * sustained_percent: MI300X by BabelStream (copy, mul, add and triad 4.11 to 4.26 TB/s: Azure's ND
+ * v5, samuel-bohman/AI-benchmarking-guide); MI355X by copies (5.65 TB/s: slides of AMD's Composable
+ * Kernel, less sure); Radeon 8060S by reads of 20 GB (205 GB/s: apellegr/Strix-Halo-Models). H200
+ * by this project's kernels (docs/notebook/ring.md), and NVIDIA's others as that.
+ *
  * dies: the accelerator dies (XCD) of MI300X and MI355X, by AMD's white papers of CDNA 3 and 4.
  *
  * lds_banks: what reads see, per compute unit, measured on an MI350X (64), an MI300X, a W7900 and a
@@ -81,11 +86,12 @@
 #define PART(part_, cus_, clock_, bandwidth_) DIES(1, part_, cus_, clock_, bandwidth_)
 #define DIES(dies_, part_, cus_, clock_, bandwidth_)                                               \
     .dies = dies_, .part = part_, .cus = cus_, .clock_ghz = clock_, .bandwidth_gbs = bandwidth_
+#define SUSTAINED(percent_) .sustained_percent = percent_
 /* For SMs of so many warps and KiB of shared memory. */
 #define SM(name_, warps_, shared_, capabilities_)                                                  \
     .vendor = VENDOR_NVIDIA, .family = name_, .wave_size = 32, .simds = 4, .simd_lanes = 32,       \
     .vgprs = 512, .vgpr_granule = 8, .vgpr_unit = 8, .max_waves = (warps_) / 4,                    \
-    .lds_bytes = (shared_) * 1024, .lds_banks = 32, .trans_unit = true,                            \
+    .lds_bytes = (shared_) * 1024, .lds_banks = 32, .trans_unit = true, SUSTAINED(87),             \
     .capabilities = capabilities_
 #define CAPS_SM80 (CAP_MMA_16816 | CAP_CP_ASYNC)
 #define CAPS_SM89 (CAPS_SM80 | CAP_MMA_FP8)
@@ -104,11 +110,11 @@ const struct target target_rows[] = {
      SIMULATED, PART("Instinct MI210", 104, 1.7, 1638)},
     {.name = "gfx942",  .elf_machine = 0x4c,
      CDNA("CDNA 3", 65536, 32, CAPS_GFX90A | CAP_FP8_CVT | CAP_FP8_FNUZ | CAP_MFMA_FP8),
-     ARCHITECTED, SIMULATED, DIES(8, "Instinct MI300X", 304, 2.1, 5300)},
+     ARCHITECTED, SIMULATED, DIES(8, "Instinct MI300X", 304, 2.1, 5300), SUSTAINED(79)},
     {.name = "gfx950",  .elf_machine = 0x4f,
      CDNA("CDNA 4", 163840, 64, CAPS_GFX90A | CAP_DOT2_F32_BF16 | CAP_FP8_CVT | CAP_MFMA_FP8 |
                                 CAP_MFMA_WIDE_K | CAP_CVT_PK_BF16 | CAP_CVT_SCALEF32),
-     ARCHITECTED, SIMULATED, DIES(8, "Instinct MI355X", 256, 2.4, 8000)},
+     ARCHITECTED, SIMULATED, DIES(8, "Instinct MI355X", 256, 2.4, 8000), SUSTAINED(71)},
     {.name = "gfx1030", .elf_machine = 0x36, RDNA2, PART("Radeon RX 6900 XT", 80, 2.25, 512)},
     {.name = "gfx1031", .elf_machine = 0x37, RDNA2, PART("Radeon RX 6700 XT", 40, 2.581, 384)},
     {.name = "gfx1100", .elf_machine = 0x41, GFX11_0, BIG_FILE,
@@ -122,7 +128,7 @@ const struct target target_rows[] = {
     {.name = "gfx1150", .elf_machine = 0x43, GFX11("RDNA 3.5"), SMALL_FILE,
      SIMULATED, PART("Radeon 890M", 16, 2.9, 120)},
     {.name = "gfx1151", .elf_machine = 0x4a, GFX11("RDNA 3.5"), BIG_FILE,
-     SIMULATED, PART("Radeon 8060S", 40, 2.9, 256)},
+     SIMULATED, PART("Radeon 8060S", 40, 2.9, 256), SUSTAINED(80)},
     {.name = "gfx1152", .elf_machine = 0x55, GFX11("RDNA 3.5"), SMALL_FILE,
      SIMULATED, PART("Radeon 860M", 8, 3.0, 128)},
     {.name = "gfx1153", .elf_machine = 0x58, GFX11("RDNA 3.5"), SMALL_FILE,

@@ -126,6 +126,7 @@ struct target {
     unsigned dies; /* dies that workgroups are dealt out to in turn, each with an L2 of its own */
     double clock_ghz;
     double bandwidth_gbs;
+    unsigned sustained_percent; /* of it that streams of loads were measured to get; 0: no figure */
 
     /* Assumptions about it that a GPU refuted, a bit for each row of plan/facts.def. 0 in rows.c:
      * plan/facts.c makes rows that have some, of which nothing that those rely on is planned. */

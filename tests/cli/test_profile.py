@@ -54,9 +54,11 @@ def test_the_json(warm):
     assert launch["per_output"]["issue_slots"] == pytest.approx(slots / (N * M), rel=1e-5)
     assert counts["lds_passes"] >= counts["lds_least"] > 0
     assert counts["lines128"] >= counts["lines128_least"] > 0
-    assert model["bound"] in ("issue", "LDS", "matrix", "memory")
+    assert model["bound"] in ("issue", "LDS", "matrix", "vmem", "memory")
     assert model["roofline"] in ("memory", "matrix") and 0 < model["roofline_percent"] <= 100
-    longest = max(model[k] for k in ("issue_us", "lds_us", "matrix_us", "memory_us"))
+    assert 0.5 * model["sustained_us"] < model["memory_us"] < model["sustained_us"]
+    assert model["chain_us"] >= 0.7
+    longest = max(model[k] for k in ("issue_us", "lds_us", "matrix_us", "vmem_us", "sustained_us"))
     assert model["total_us"] == pytest.approx(longest + model["prologue_us"], rel=1e-5)
     assert launch["simulated"]["extent"] == "all"
     # the parts of a whole

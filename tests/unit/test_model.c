@@ -212,7 +212,10 @@ static void rdna(void **state)
     near(m.in_flight, 512 * 0.5 * 8); /* half of the waves load */
     near(m.in_flight_needed, 256 * 700 / 40.0);
     assert_int_equal(m.bound, QUERN_BOUND_MEMORY);
-    near(m.total_us, m.memory_us + 40 / 2900.0);
+    near(m.sustained_us, 1009100 / (256e3 * 0.80)); /* 205 of 256 GB/s */
+    near(m.vmem_us, 0);                             /* RDNA's path is shown, and bounds nothing */
+    near(m.total_us, m.sustained_us + 40 / 2900.0);
+    near(m.chain_us, 0.7); /* the operands' first bytes */
     assert_int_equal(m.roof, QUERN_BOUND_MEMORY);
     near(m.roof_percent, 100 * m.memory_us / m.total_us);
     near(m.operations, 32.0 * (double)p.issue_cycles);
@@ -260,6 +263,45 @@ static void rdna_bounds(void **state)
     model_of(&p, &m);
     assert_int_equal(m.bound, QUERN_BOUND_ISSUE);
     assert_int_equal(m.roof, QUERN_BOUND_MEMORY);
+}
+
+/* The path to the nearest cache of CDNA: of each instruction the longest of a line a cycle, four
+ * cycles of addresses and 64 bytes a cycle. And loads that wait for one another. */
+static void cdna_memory(void **state)
+{
+    struct quern_sim_insn loads[] = {
+        {.executed = 480, .lines128 = 480 * 64, .bytes_read = 480 * 256},    /* a line a lane */
+        {.executed = 480, .lines128 = 480 * 8, .bytes_read = 480 * 1024},    /* 16 bytes a lane */
+        {.executed = 480, .lines128 = 480 * 1, .bytes_written = 480 * 128}}; /* 2 bytes a lane */
+    struct quern_sim_traffic buffers[] = {
+        {.name = "kernarg", .size = 56, .bytes_read = 4800},
+        {.name = "constants of the code object", .size = 3008, .bytes_read = 3008},
+        {.name = "b", .size = 1000000, .bytes_read = 5300000}};
+    struct quern_sim_profile p = profile_of("gfx942", 64);
+    struct quern_sim_model m;
+
+    (void)state;
+    p.insns = loads;
+    p.insn_count = 3;
+    p.buffers = buffers;
+    p.buffer_count = 3;
+    p.counts.lines128 = 480 * (64 + 8 + 1);
+    p.counts.classes[QUERN_CLASS_VMEM] = 3 * 480;
+    p.issue_cycles = 4 * 3 * 480;
+    model_of(&p, &m);
+    near(m.port_cycles[QUERN_PORT_VMEM], 4 * (64 + 16 + 4)); /* four waves of a workgroup */
+    near(m.vmem_us, 4 * 84 / 2100.0);
+    near(m.memory_us, (56 + 3008 + 1000000) / 5.3e6);
+    near(m.sustained_us, m.memory_us / 0.79);
+    assert_int_equal(m.bound, QUERN_BOUND_MEMORY);
+    near(m.chain_us, 2 * 0.7); /* no LDS: the constants are loaded beside the operands */
+    p.counts.lds_passes = 1;
+    buffers[2].size = 1000;
+    model_of(&p, &m);
+    near(m.chain_us, 3 * 0.7 + 128 / 2100.0);
+    assert_int_equal(m.bound, QUERN_BOUND_VMEM);
+    assert_string_equal(quern_sim_bound_name(m.bound), "vmem");
+    near(m.total_us, m.vmem_us);
 }
 
 /* gfx942: 304 compute units of 4 SIMDs; MFMA beside the vector ALU, one scalar ALU for all. */
@@ -318,6 +360,7 @@ int main(void)
         cmocka_unit_test(rdna),
         cmocka_unit_test(rdna_bounds),
         cmocka_unit_test(cdna),
+        cmocka_unit_test(cdna_memory),
         cmocka_unit_test(names),
     };
     return cmocka_run_group_tests_name("model", tests, NULL, NULL);

@@ -138,16 +138,14 @@ static void times(FILE *f, const struct quern_sim_model *m)
     const struct {
         const char *name;
         double us;
-    } rows[] = {{"Issue", m->issue_us},
-                {"LDS", m->lds_us},
-                {"Matrix", m->matrix_us},
-                {"Memory", m->memory_us},
-                {"Prologue", m->prologue_us}};
+    } rows[] = {{"Issue", m->issue_us}, {"LDS", m->lds_us},          {"Matrix", m->matrix_us},
+                {"Vmem", m->vmem_us},   {"Memory", m->sustained_us}, {"Prologue", m->prologue_us}};
     const double all = m->total_us > 0 ? m->total_us : 1;
 
     part(f, "times");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        bar(f, rows[i].name, SHOW("%.2f µs", rows[i].us), 100 * rows[i].us / all);
+        if (rows[i].us > 0 || strcmp(rows[i].name, "Vmem") != 0)
+            bar(f, rows[i].name, SHOW("%.2f µs", rows[i].us), 100 * rows[i].us / all);
     part(f, "ports");
     for (int i = 0; i < QUERN_PORT_COUNT; i++)
         if (m->port_cycles[i] > 0)

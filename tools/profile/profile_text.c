@@ -131,10 +131,17 @@ static void print_times(const struct launch_profile *l)
     printf("  in flight  %.0f B per CU at most, of %.0f B that %.0f GB/s take (model)\n",
            m->in_flight, m->in_flight_needed, m->bandwidth_gbs);
     printf("  prologue   %.0f cycles before the first loads (model)\n", m->prologue_cycles);
-    printf("  model      issue %.2f us, LDS %.2f us, matrix %.2f us, memory %.2f us, prologue %.2f "
-           "us: %.2f us, bound by %s, %.0f %% of the %s roofline\n",
-           m->issue_us, m->lds_us, m->matrix_us, m->memory_us, m->prologue_us, m->total_us,
+    printf("  model      issue %.2f us, LDS %.2f us, matrix %.2f us, ", m->issue_us, m->lds_us,
+           m->matrix_us);
+    if (m->vmem_us > 0)
+        printf("vmem %.2f us, ", m->vmem_us);
+    printf("memory %.2f us (%.2f at the peak), prologue %.2f us: %.2f us, bound by %s, %.0f %% of "
+           "the %s roofline\n",
+           m->sustained_us, m->memory_us, m->prologue_us, m->total_us,
            quern_sim_bound_name(m->bound), m->roof_percent, quern_sim_bound_name(m->roof));
+    printf("  alone      %.2f us more for loads that wait for one another, where no other launch "
+           "runs meanwhile (model)\n",
+           m->chain_us);
     if (p->matrix_waves)
         printf("  matrix     units at work %.1f %% of %.2f us: first loads %.2f us, "
                "barriers %.2f us, ends %.2f us on top (model)\n",

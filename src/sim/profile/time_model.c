@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* From counts to time on the retail part of a target. docs/profile.md explains each formula. */
+#include "sim/memory.h"
 #include "sim/profile/profile.h"
 #include "target/rates.h"
 
 #include <quern/sim.h>
+
+#include <string.h>
 
 const char *quern_sim_port_name(enum quern_sim_port port)
 {
@@ -20,9 +23,10 @@ const char *quern_sim_bound_name(enum quern_sim_bound bound)
     static const char *const names[] = {[QUERN_BOUND_ISSUE] = "issue",
                                         [QUERN_BOUND_LDS] = "LDS",
                                         [QUERN_BOUND_MATRIX] = "matrix",
-                                        [QUERN_BOUND_MEMORY] = "memory"};
+                                        [QUERN_BOUND_MEMORY] = "memory",
+                                        [QUERN_BOUND_VMEM] = "vmem"};
 
-    return bound >= QUERN_BOUND_ISSUE && bound <= QUERN_BOUND_MEMORY ? names[bound] : "unknown";
+    return bound >= QUERN_BOUND_ISSUE && bound <= QUERN_BOUND_VMEM ? names[bound] : "unknown";
 }
 
 static double most(double a, double b)
@@ -45,6 +49,22 @@ static double matrix_cycles(const struct quern_sim_profile *p)
     return sum;
 }
 
+/* Cycles of the path to the nearest cache. Of a profile whose instructions are not listed, its sums
+ * say as much as they can. */
+static double vmem_cycles(const struct quern_sim_profile *p, const struct target *t)
+{
+    uint64_t sum = 0, listed = 0;
+
+    for (size_t n = 0; n < p->insn_count; n++) {
+        const struct quern_sim_insn *const i = &p->insns[n];
+        if (!i->lines128)
+            continue;
+        sum += target_vmem_cycles(t, i->executed, i->lines128, i->bytes_read + i->bytes_written);
+        listed += i->lines128;
+    }
+    return (double)(sum + (p->counts.lines128 - listed));
+}
+
 /* Busy cycles of each port for the whole launch, as if there were one of each. */
 static void count_cycles(const struct quern_sim_profile *p, const struct target *t,
                          double cycles[QUERN_PORT_COUNT])
@@ -63,7 +83,7 @@ static void count_cycles(const struct quern_sim_profile *p, const struct target 
     cycles[QUERN_PORT_MATRIX] = matrix;
     cycles[QUERN_PORT_SALU] = (double)classes[QUERN_CLASS_SALU];
     cycles[QUERN_PORT_LDS] = (double)(p->counts.lds_passes + p->lds_exchanges);
-    cycles[QUERN_PORT_VMEM] = (double)p->counts.lines128;
+    cycles[QUERN_PORT_VMEM] = vmem_cycles(p, t);
 }
 
 /* Whether a compute unit has one of it, not one for each SIMD. */
@@ -139,10 +159,11 @@ static void choose_bound(struct quern_sim_model *m, const struct target *t)
     const double times[] = {[QUERN_BOUND_ISSUE] = m->issue_us,
                             [QUERN_BOUND_LDS] = m->lds_us,
                             [QUERN_BOUND_MATRIX] = m->matrix_us,
-                            [QUERN_BOUND_MEMORY] = m->memory_us};
+                            [QUERN_BOUND_MEMORY] = m->sustained_us,
+                            [QUERN_BOUND_VMEM] = m->vmem_us};
     double longest = 0;
 
-    for (int n = QUERN_BOUND_ISSUE; n <= QUERN_BOUND_MEMORY; n++)
+    for (int n = QUERN_BOUND_ISSUE; n <= QUERN_BOUND_VMEM; n++)
         if (times[n] > longest) {
             longest = times[n];
             m->bound = (enum quern_sim_bound)n;
@@ -175,6 +196,28 @@ static void place_products(const struct quern_sim_profile *p, const struct targe
     m->matrix_percent = 100 * target_microseconds(t, ideal) / m->product_us;
 }
 
+/* Loads that each wait for the one before, whoever else has work: the arguments, what a table in
+ * LDS is made of, behind whose barrier the products start, and the first operands. */
+static double chain_us(const struct quern_sim_profile *p, const struct target *t)
+{
+    bool arguments = false, table = false, operands = false;
+
+    for (size_t n = 0; n < p->buffer_count; n++) {
+        const struct quern_sim_traffic *const b = &p->buffers[n];
+        if (!b->bytes_read)
+            continue;
+        if (!strcmp(b->name, SIM_NAME_ARGUMENTS))
+            arguments = true;
+        else if (!strcmp(b->name, SIM_NAME_CONSTANTS))
+            table = true;
+        else
+            operands = true;
+    }
+    const bool staged = table && p->counts.lds_passes;
+    return (arguments + staged + operands) * TARGET_LATENCY_NS * 1e-3 +
+           (staged ? target_microseconds(t, TARGET_LDS_CYCLES) : 0);
+}
+
 static void make(const struct quern_sim_profile *p, const struct target *t,
                  struct quern_sim_model *m)
 {
@@ -191,6 +234,9 @@ static void make(const struct quern_sim_profile *p, const struct target *t,
     m->lds_us = target_microseconds(t, m->port_cycles[QUERN_PORT_LDS]);
     m->matrix_us = target_microseconds(t, m->port_cycles[QUERN_PORT_MATRIX]);
     m->memory_us = target_microseconds(t, target_memory_cycles(t, m->memory_bytes));
+    m->sustained_us = m->memory_us * 100 / target_sustained_percent(t);
+    m->vmem_us = target_knows_vmem(t) ? target_microseconds(t, m->port_cycles[QUERN_PORT_VMEM]) : 0;
+    m->chain_us = chain_us(p, t);
     m->prologue_us = target_microseconds(t, m->prologue_cycles);
     choose_bound(m, t);
     /* the ideal: every unit of the part busy all the time */
