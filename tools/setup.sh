@@ -10,6 +10,7 @@
 #
 #   build/deps/usr      C libraries and headers, when they are not installed and cannot be
 #   build/deps/python   pip, pytest, hypothesis and numpy, likewise
+#   build/deps/nginx    a web server for one test
 #   build/deps/format   the one version of clang-format that the tree is formatted with
 #   build/rocm          hipRTC and comgr with their own C library, when no ROCm 6 or 7 is installed
 #
@@ -329,6 +330,23 @@ get_format() {
     have_format || say "no clang-format $format_version: formatting is not checked"
 }
 
+# One test's: a web server that takes PUT, unpacked and never installed, as its package would start
+# it. Without it the test is skipped.
+have_nginx() {
+    [ -x build/deps/nginx/usr/sbin/nginx ] && build/deps/nginx/usr/sbin/nginx -v 2>/dev/null
+}
+
+get_nginx() {
+    say "unpacking nginx into build/deps/nginx"
+    rm -rf "$work/nginx"
+    if download_own nginx && unpack_all "$work/debs" "$work/nginx"; then
+        mkdir -p build/deps
+        rm -rf build/deps/nginx
+        mv "$work/nginx" build/deps/nginx
+    fi
+    have_nginx || say "no nginx: a remote cache is not tested with it"
+}
+
 # Debian packages of hipRTC 6 and comgr are newer than the release that this machine runs, and so is
 # the C library they need: all of it is unpacked, and only the compiler worker ever runs on it.
 get_rocm() {
@@ -376,7 +394,9 @@ elif [ "${DEVICE:-}" = cuda ]; then
 elif [ -z "$tests" ]; then
     all_there() { have_libraries && have python3 && have_rocm; }
 else
-    all_there() { have_all_libraries && have_python && have_pip && have_format && have_rocm; }
+    all_there() {
+        have_all_libraries && have_python && have_pip && have_format && have_nginx && have_rocm
+    }
 fi
 if all_there; then
     exit 0
@@ -405,5 +425,6 @@ have_all_libraries || get_libraries
 if [ -n "$tests" ]; then
     have_python && have_pip || get_python
     have_format || get_format
+    have_nginx || get_nginx
 fi
 have_rocm || get_rocm

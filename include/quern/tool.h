@@ -369,6 +369,14 @@ typedef void (*quern_sign_fn)(void *user, const void *message, size_t size, uint
 QUERN_API quern_status quern_cache_seal(quern_ctx *ctx, quern_sign_fn sign, quern_remote_file_fn fn,
                                         void *user, uint64_t *given, uint64_t *left_out);
 
+/* Sends the same files to a server below the http:// or https:// address `url`, by HTTP PUT, but
+ * for those that it has as they are; *files and *bytes count those that were put. The first that
+ * fails ends it, in bounded time: QUERN_E_IO with the reason, QUERN_E_ARGUMENT (the address),
+ * QUERN_E_TOOLCHAIN (no helper). Blocks on disk and network. */
+QUERN_API quern_status quern_cache_send(quern_ctx *ctx, const char *url, quern_sign_fn sign,
+                                        void *user, uint64_t *given, uint64_t *left_out,
+                                        uint64_t *files, uint64_t *bytes);
+
 /* Whether the kernels that serve m rows are in a bundle or the cache, and if not, how the entry
  * that is nearest differs, field by field of the key text. `text` is malloc'ed. Blocks on the disk:
  * reads the key text of every entry. */

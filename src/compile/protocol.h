@@ -29,7 +29,7 @@
 #include <xxhash.h>
 
 #define PROTOCOL_MAGIC    0x4e525551u /* "QURN" */
-#define PROTOCOL_VERSION  3
+#define PROTOCOL_VERSION  4
 #define PROTOCOL_TEXT_(x) #x
 #define PROTOCOL_TEXT(x)  PROTOCOL_TEXT_(x)
 
@@ -42,7 +42,7 @@
 /* The largest frame. Objects and their disassemblies are far smaller: a larger length is refused as
  * nonsense. */
 #define FRAME_BYTES_MAX ((uint64_t)256 << 20)
-/* The most bytes that are fetched for one FRAME_FETCH: an entry (store/entry.h) and its seal. */
+/* The most bytes that are fetched, or put, at once: an entry (store/entry.h) and its seal. */
 #define FETCH_BYTES_MAX (((size_t)16 << 20) + 4096)
 
 enum frame_kind {
@@ -57,7 +57,8 @@ enum frame_kind {
     FRAME_VERSION,       /* - */
     FRAME_REPLY,         /* outcome u32, microseconds u64, message, data */
     FRAME_FETCH,         /* name; to the helper that fetches (remote.h), as is the next */
-    FRAME_CANCEL         /* -; the id is that of the FRAME_FETCH that wants no reply any more */
+    FRAME_CANCEL,        /* -; the id is that of the FRAME_FETCH that wants no reply any more */
+    FRAME_STORE          /* name, bytes; to the same helper, which puts them on the server */
 };
 
 enum reply_outcome {

@@ -13,6 +13,10 @@
 
 /* How often one call is made again that a signal interrupts. */
 #define INTERRUPTIONS 100
+/* How often, and how long each time, the helper is waited for that has much to read. An entry of
+ * 16 MB fills the socket's buffer about a hundred times. */
+#define STORE_WAITS   1000
+#define STORE_WAIT_MS 20
 
 struct remote {
     struct process *process;
@@ -142,6 +146,33 @@ bool remote_fetch(struct remote *r, const char *name, uint64_t id)
     const bool sent = send_frame(r, FRAME_FETCH, id, &fields);
     os.free(fields.bytes);
     return sent;
+}
+
+bool remote_store(struct remote *r, const char *name, const void *bytes, size_t size, uint64_t id)
+{
+    struct fields payload = {.grow = os.realloc}, frame = {.grow = os.realloc};
+    size_t sent = 0;
+
+    fields_add_text(&payload, name);
+    fields_add_bytes(&payload, bytes, size);
+    const struct frame_header header = frame_make(FRAME_STORE, id, payload.bytes, payload.size);
+    fields_add_raw(&frame, &header, sizeof header);
+    fields_add_raw(&frame, payload.bytes, payload.size);
+    bool good = !payload.failed && !frame.failed;
+    for (int waits = 0; good && sent < frame.size;) {
+        const ssize_t n = os.send(r->process->sock, frame.bytes + sent, frame.size - sent,
+                                  MSG_NOSIGNAL | MSG_DONTWAIT);
+        struct pollfd room = {r->process->sock, POLLOUT, 0};
+        if (n > 0)
+            sent += (size_t)n;
+        else if (n < 0 && (errno == EAGAIN || errno == EINTR) && waits++ < STORE_WAITS)
+            os.poll(&room, 1, STORE_WAIT_MS);
+        else
+            good = false;
+    }
+    os.free(payload.bytes);
+    os.free(frame.bytes);
+    return good;
 }
 
 bool remote_cancel(struct remote *r, uint64_t id)

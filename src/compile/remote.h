@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The helper that fetches from a remote cache (remote_helper.c), as the host sees it: frames go to
- * it and come from it by number, and no call but remote_wait waits for anything. The helper speaks
- * to the network; what it passes on is whatever a server sent.
+ * it and come from it by number, and no call but remote_wait and remote_store waits for anything.
+ * The helper speaks to the network; what it passes on is whatever a server sent.
  *
  * Not thread-safe: its one user (dispatch/remote_tier.c) has a lock around it, but for remote_wait.
  */
@@ -37,6 +37,11 @@ void remote_forget(struct remote *remote);
  * does not listen any more. */
 bool remote_fetch(struct remote *remote, const char *name, uint64_t id);
 bool remote_cancel(struct remote *remote, uint64_t id);
+/* Has the server keep bytes at a name; the answer has none. Waits until the helper has read them,
+ * some seconds at most, which it may not do while answers with bytes wait to be received: so no
+ * remote_fetch may be unanswered. */
+bool remote_store(struct remote *remote, const char *name, const void *bytes, size_t size,
+                  uint64_t id);
 
 struct remote_answer {
     uint64_t id;

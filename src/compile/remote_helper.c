@@ -2,9 +2,9 @@
 /*
  * quern-remote: the one program of quern that reaches a network. libquern starts it where a remote
  * cache is configured (QUERN_REMOTE), at the first look-up that no nearer place answers, and says
- * what to fetch by frames (protocol.h) on descriptor 0; it ends when the host hangs up. It is
- * confined like the compiler's process, but may connect (worker_sandbox.c). What a server sends is
- * bounded here in size and time, and passed on as it is: the host judges it.
+ * what to fetch, or to put there, by frames (protocol.h) on descriptor 0; it ends when the host
+ * hangs up. It is confined like the compiler's process, but may connect (worker_sandbox.c). What a
+ * server sends is bounded here in size and time, and passed on as it is: the host judges it.
  *
  * libcurl does the work (remote_curl.h), any number of transfers at once on as few connections as
  * the server lets it. Nothing of the library is linked in.
@@ -46,6 +46,8 @@ struct fetch {
     CURL *easy;
     uint8_t *body;
     size_t size, header_bytes;
+    uint8_t *upload; /* what is put; null: it is a fetch */
+    size_t upload_size, uploaded;
     const char *broken; /* why this side ended the transfer; null: it did not */
     char error[CURL_ERROR_SIZE];
 };
@@ -108,6 +110,28 @@ static size_t take_header(char *bytes, size_t one, size_t size, void *user)
     return f->broken ? 0 : size;
 }
 
+/* CURLOPT_READFUNCTION: gives what is put. */
+static size_t give_upload(char *to, size_t one, size_t room, void *user)
+{
+    struct fetch *const f = user;
+    const size_t left = f->upload_size - f->uploaded, n = left < one * room ? left : one * room;
+
+    memcpy(to, f->upload + f->uploaded, n);
+    f->uploaded += n;
+    return n;
+}
+
+/* CURLOPT_SEEKFUNCTION: to put it again, on another connection. */
+static int rewind_upload(void *user, int64_t offset, int origin)
+{
+    struct fetch *const f = user;
+
+    if (origin != SEEK_SET || offset < 0 || (uint64_t)offset > f->upload_size)
+        return CURL_SEEKFUNC_FAIL;
+    f->uploaded = (size_t)offset;
+    return CURL_SEEKFUNC_OK;
+}
+
 static void fetch_free(struct fetch *f)
 {
     struct fetch **link = &s.first;
@@ -122,6 +146,7 @@ static void fetch_free(struct fetch *f)
     }
     s.held -= f->size;
     free(f->body);
+    free(f->upload);
     free(f);
 }
 
@@ -146,9 +171,12 @@ static void finish(struct fetch *f, int result)
     long status = 0;
 
     s.curl.easy_getinfo(f->easy, CURLINFO_RESPONSE_CODE, &status);
-    if (result == CURLE_OK && status == 200)
+    const bool kept = f->upload && (status == 200 || status == 201 || status == 204);
+    if (result == CURLE_OK && kept)
+        answer(f->id, f->begun, REPLY_DONE, "", NULL);
+    else if (result == CURLE_OK && !f->upload && status == 200)
         answer(f->id, f->begun, REPLY_DONE, "", f);
-    else if (result == CURLE_OK && (status == 404 || status == 410))
+    else if (result == CURLE_OK && !f->upload && (status == 404 || status == 410))
         answer(f->id, f->begun, REPLY_ABSENT, "", NULL);
     else {
         if (result == CURLE_OK)
@@ -181,7 +209,7 @@ static bool set_up(struct fetch *f, const char *url)
     bad |= c->easy_setopt(f->easy, CURLOPT_NOSIGNAL, 1L);
     bad |= c->easy_setopt(f->easy, CURLOPT_PROTOCOLS, http);
     bad |= c->easy_setopt(f->easy, CURLOPT_REDIR_PROTOCOLS, after);
-    bad |= c->easy_setopt(f->easy, CURLOPT_FOLLOWLOCATION, s.follow);
+    bad |= c->easy_setopt(f->easy, CURLOPT_FOLLOWLOCATION, f->upload ? 0 : s.follow);
     bad |= c->easy_setopt(f->easy, CURLOPT_MAXREDIRS, (long)REDIRECTS);
     bad |= c->easy_setopt(f->easy, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);
     bad |= c->easy_setopt(f->easy, CURLOPT_TIMEOUT_MS, (long)TRANSFER_MS);
@@ -192,6 +220,14 @@ static bool set_up(struct fetch *f, const char *url)
     bad |= c->easy_setopt(f->easy, CURLOPT_WRITEDATA, f);
     bad |= c->easy_setopt(f->easy, CURLOPT_HEADERFUNCTION, take_header);
     bad |= c->easy_setopt(f->easy, CURLOPT_HEADERDATA, f);
+    if (f->upload) {
+        bad |= c->easy_setopt(f->easy, CURLOPT_UPLOAD, 1L);
+        bad |= c->easy_setopt(f->easy, CURLOPT_INFILESIZE_LARGE, (int64_t)f->upload_size);
+        bad |= c->easy_setopt(f->easy, CURLOPT_READFUNCTION, give_upload);
+        bad |= c->easy_setopt(f->easy, CURLOPT_READDATA, f);
+        bad |= c->easy_setopt(f->easy, CURLOPT_SEEKFUNCTION, rewind_upload);
+        bad |= c->easy_setopt(f->easy, CURLOPT_SEEKDATA, f);
+    }
     if (s.certificates.len)
         bad |= c->easy_setopt(f->easy, CURLOPT_CAINFO_BLOB, &s.certificates);
     /* a libcurl without HTTP/2 refuses these two, and does without */
@@ -200,7 +236,8 @@ static bool set_up(struct fetch *f, const char *url)
     return !bad;
 }
 
-static void begin(uint64_t id, const char *name)
+/* Begins to fetch a name, or to put `upload` there, which it owns. */
+static void begin(uint64_t id, const char *name, uint8_t *upload, size_t upload_size)
 {
     struct fetch *const f = calloc(1, sizeof *f);
     const uint64_t now = microseconds();
@@ -208,10 +245,16 @@ static void begin(uint64_t id, const char *name)
 
     if (!f || asprintf(&url, "%s/%s", s.url, name) < 0) {
         free(f);
+        free(upload);
         answer(id, now, REPLY_UNABLE, "out of memory", NULL);
         return;
     }
-    *f = (struct fetch){.next = s.first, .id = id, .begun = now, .easy = s.curl.easy_init()};
+    *f = (struct fetch){.next = s.first,
+                        .id = id,
+                        .begun = now,
+                        .easy = s.curl.easy_init(),
+                        .upload = upload,
+                        .upload_size = upload_size};
     s.first = f;
     if (!f->easy || !set_up(f, url) || s.curl.multi_add_handle(s.multi, f->easy) != CURLM_OK) {
         answer(id, now, REPLY_UNABLE, "libcurl does not take the transfer", NULL);
@@ -235,7 +278,17 @@ static void obey(void)
         char *const name = field_text(&request);
         if (!fields_done(&request))
             _exit(STATUS_PROTOCOL);
-        begin(header.id, name);
+        begin(header.id, name, NULL, 0);
+        free(name);
+    } else if (header.kind == FRAME_STORE) {
+        size_t size = 0;
+        char *const name = field_text(&request);
+        const uint8_t *const bytes = field_bytes(&request, &size);
+        uint8_t *const upload = malloc(size + 1);
+        if (!fields_done(&request) || !upload || size > FETCH_BYTES_MAX)
+            _exit(STATUS_PROTOCOL);
+        memcpy(upload, bytes, size);
+        begin(header.id, name, upload, size);
         free(name);
     } else if (header.kind == FRAME_CANCEL) {
         struct fetch *f = s.first;

@@ -12,6 +12,7 @@
 #include "base/os.h"
 #include "base/place.h"
 #include "compile/remote.h"
+#include "dispatch/remote_place.h"
 #include "store/seal.h"
 
 #include <stdio.h>
@@ -21,7 +22,6 @@
 #define NS_PER_MS ((uint64_t)1000000)
 
 #define QUESTIONS_MAX 256 /* pending at once; more are not asked */
-#define URL_MAX       1024
 /* A helper that has not answered after so long hangs: its own limit for a fetch is 10 s. */
 #define HUNG_MS 20000
 /* How long one look for answers lasts: another thread may have received one's own. */
@@ -38,7 +38,7 @@ struct question {
 };
 
 struct remote_tier {
-    char url[URL_MAX];
+    char url[REMOTE_URL_MAX];
     struct signers signers;
     bool transport; /* what comes is used unsigned */
     bool follow;    /* redirections */
@@ -147,25 +147,15 @@ static void leave_to_parent(struct remote_tier *t)
 
 static bool start_helper(struct remote_tier *t)
 {
-    const char *const slash = t->worker_path ? strrchr(t->worker_path, '/') : NULL;
-    char path[PLACE_MAX], tried[3 * PLACE_MAX] = "", why[300];
-    const bool beside =
-        slash &&
-        place_join(path, "%.*s/quern-remote", (int)(slash - t->worker_path), t->worker_path) &&
-        place_exists(path);
+    char path[PLACE_MAX], why[300];
 
-    if (!beside && !place_of_helper("quern-remote", path, tried, sizeof tried)) {
+    if (!remote_find_helper(t->worker_path, path, why, sizeof why)) {
         t->hopeless = true;
-        snprintf(why, sizeof why, "there is no helper quern-remote at %.200s", tried);
         trouble(t, QUERN_STAT_REMOTE_FAILED, why);
         return false;
     }
-    /* others' variable, which programs that use OpenSSL read; libcurl does not */
-    const char *const certificates = secure_getenv("SSL_CERT_FILE");
-    const struct remote_config config = {.path = path,
-                                         .url = t->url,
-                                         .follow = t->follow,
-                                         .certificates = certificates ? certificates : ""};
+    const struct remote_config config = {
+        .path = path, .url = t->url, .follow = t->follow, .certificates = remote_certificates()};
     t->ready_ns = 0;
     if (remote_start(&config, &t->helper) == QUERN_OK)
         return true;
@@ -367,40 +357,13 @@ static void close_remote(void *self)
 
 /* ---- Opening --------------------------------------------------------------------------------- */
 
-/* Whether a URL's host is this machine, by a name or number that no resolver is asked for. */
-static bool is_loopback(const char *host)
-{
-    static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
-
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const size_t n = strlen(names[i]);
-        if (!strncmp(host, names[i], n) && strchr(":/", host[n])) /* or the end */
-            return true;
-    }
-    return false;
-}
-
 static quern_status check_url(const struct settings *s, struct remote_tier *t)
 {
-    const bool https = !strncmp(s->remote, "https://", 8), http = !strncmp(s->remote, "http://", 7);
-    const char *const host = s->remote + (https ? 8 : 7);
-    size_t length = strlen(s->remote);
+    bool https, local;
 
-    FAIL_IF((!http && !https) || !*host || strchr("/:", *host), QUERN_E_ARGUMENT,
-            "QUERN_REMOTE=%.200s; expected an address such as https://cache.example/quern",
-            s->remote);
-    for (const char *c = s->remote; *c; c++)
-        FAIL_IF(*c <= ' ' || *c > '~' || strchr("@?#\"<>\\", *c), QUERN_E_ARGUMENT,
-                "QUERN_REMOTE has the character %d at %zu; expected http://HOST/PATH without a "
-                "name, password, query or fragment, other characters written %%XX",
-                (unsigned char)*c, (size_t)(c - s->remote));
-    while (s->remote[length - 1] == '/')
-        length--;
-    FAIL_IF(length >= sizeof t->url, QUERN_E_ARGUMENT,
-            "QUERN_REMOTE has %zu characters; at most %zu are taken", length, sizeof t->url - 1);
-    memcpy(t->url, s->remote, length);
+    TRY(remote_read_url("QUERN_REMOTE", s->remote, t->url, &https, &local));
     t->transport = s->remote_trust == QUERN_REMOTE_TRUST_TRANSPORT;
-    FAIL_IF(t->transport && !https && !is_loopback(host), QUERN_E_ARGUMENT,
+    FAIL_IF(t->transport && !https && !local, QUERN_E_ARGUMENT,
             "QUERN_REMOTE_TRUST=transport with %.200s: anybody on the way could send what runs on "
             "the GPU; use https, or have entries signed (QUERN_REMOTE_KEYS)",
             t->url);

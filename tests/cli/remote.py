@@ -106,8 +106,11 @@ class Handler(socketserver.StreamRequestHandler):
     def handle(self):
         server = self.server
         while line := self.rfile.readline(65536).decode("latin-1").split():
-            while self.rfile.readline(65536).strip():
-                pass
+            size = 0
+            while header := self.rfile.readline(65536).strip().lower():
+                if header.startswith(b"content-length:"):
+                    size = int(header.split(b":")[1])
+            self.rfile.read(size)
             path = line[1]
             with server.lock:
                 server.requests.append(path)
@@ -115,7 +118,10 @@ class Handler(socketserver.StreamRequestHandler):
                     server.note(len(server.requests))
                 behave = server.behave
             file = server.root / path.lstrip("/")
-            if path == "/portal":
+            if line[0] == "PUT":
+                behave = server.put
+                answer = behave(b"")
+            elif path == "/portal":
                 answer = good(PORTAL)
             elif file.is_file() or path == "/v1/again" or server.always:
                 answer = behave(file.read_bytes() if file.is_file() else b"")
@@ -149,6 +155,7 @@ class Remote(socketserver.ThreadingTCPServer):
         self.root = pathlib.Path(root)
         self.behave, self.requests = good, []
         self.note = None  # is called with the number of each request, before it is answered
+        self.put = status(405)  # makes the answer to what is put, which is not kept
         self.always = False  # `behave` answers for what is not there, too
         self.lock = threading.Lock()
         scheme = "https" if certificate else "http"
@@ -174,3 +181,53 @@ def closed_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return s.getsockname()[1]
+
+
+class Relay(socketserver.ThreadingTCPServer):
+    """Passes each connection's requests to another server. `note` is called with the number of each
+    request before it is passed on."""
+
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 128
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self):
+            request = b""
+            while b"\r\n\r\n" not in request:
+                more = self.request.recv(65536)
+                if not more:
+                    return
+                request += more
+            with self.server.lock:
+                self.server.count += 1
+                self.server.note(self.server.count)
+            # one request a connection: the server is told so, and ends it when it has answered
+            line, rest = request.split(b"\r\n", 1)
+            try:
+                with socket.create_connection(self.server.to) as onward:
+                    onward.sendall(line + b"\r\nConnection: close\r\n" + rest)
+                    threading.Thread(target=self.carry, args=(self.request, onward),
+                                     daemon=True).start()
+                    self.carry(onward, self.request)
+            except OSError:
+                pass  # nobody is there
+
+        @staticmethod
+        def carry(source, sink):
+            try:
+                while block := source.recv(65536):
+                    sink.sendall(block)
+            except OSError:
+                pass
+
+    def __init__(self, to):
+        super().__init__(("127.0.0.1", 0), self.Handler)
+        self.to, self.count, self.lock = to, 0, threading.Lock()
+        self.note = lambda number: None
+        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
+
+    def stop(self):
+        self.shutdown()
+        self.server_close()

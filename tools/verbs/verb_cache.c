@@ -237,21 +237,24 @@ static int push_cache(const struct common *common, quern_ctx *ctx, const char *d
     struct push p = {.directory = directory};
     uint64_t given = 0, left_out = 0;
 
-    if (mkdir(directory, 0777) && errno != EEXIST)
+    const bool far = strstr(directory, "://");
+    if (!far && mkdir(directory, 0777) && errno != EEXIST)
         return fail("%s: %s", directory, strerror(errno));
     int status = sign_key ? signature_seed(sign_key, p.seed) : EXIT_OK;
     if (status)
         return status;
+    const quern_sign_fn sign = sign_key ? sign_entry : NULL;
     const quern_status e =
-        quern_cache_seal(ctx, sign_key ? sign_entry : NULL, push_file, &p, &given, &left_out);
+        far ? quern_cache_send(ctx, directory, sign, &p, &given, &left_out, &p.files, &p.bytes)
+            : quern_cache_seal(ctx, sign, push_file, &p, &given, &left_out);
     explicit_bzero(p.seed, sizeof p.seed);
     if (e)
         return p.status ? p.status : fail_status(e, NULL);
     if (common->json)
-        return json_print(json_make("{s:s, s:I, s:I, s:I, s:I, s:b}", "directory", directory,
-                                    "entries", (json_int_t)given, "left_out", (json_int_t)left_out,
-                                    "files", (json_int_t)p.files, "bytes", (json_int_t)p.bytes,
-                                    "signed", sign_key != NULL));
+        return json_print(json_make("{s:s, s:I, s:I, s:I, s:I, s:b}", far ? "url" : "directory",
+                                    directory, "entries", (json_int_t)given, "left_out",
+                                    (json_int_t)left_out, "files", (json_int_t)p.files, "bytes",
+                                    (json_int_t)p.bytes, "signed", sign_key != NULL));
     printf("%llu entries for %s, %s: %llu files of %llu bytes written, %llu entries left out\n",
            (unsigned long long)given, shown_line(directory), sign_key ? "signed" : "unsigned",
            (unsigned long long)p.files, (unsigned long long)p.bytes, (unsigned long long)left_out);
@@ -272,7 +275,8 @@ static int act(const struct common *common, const char *sign_key)
     if (common->argument_count > most)
         return misuse("one argument too many: '%s'", common->arguments[most]);
     if (common->argument_count < most)
-        return misuse("where to? name the directory that a web server has below its address");
+        return misuse("where to? name the directory that a web server has below its address, or "
+                      "that address");
     if (sign_key && action != PUSH)
         return misuse("--sign-key goes with push");
     int status = open_storing_context(common, any_target(common), &ctx);
@@ -289,10 +293,11 @@ static int act(const struct common *common, const char *sign_key)
 int verb_cache(int argc, char **argv)
 {
     static const struct usage usage = {
-        "stat|list|verify|clear|push DIR",
+        "stat|list|verify|clear|push DIR|URL",
         "stat: where the cache is and how full. list: its entries. verify: reads each entry\n"
         "whole and moves damaged ones to quarantine. clear: removes all, without asking.\n"
-        "push: writes all to DIR, for a web server to give to others (QUERN_REMOTE).\n"};
+        "push: writes all to DIR, for a web server to give to others (QUERN_REMOTE), or sends it\n"
+        "to the server at URL, which takes PUT.\n"};
     const char *sign_key = NULL;
     const struct flag flags[] = {
         {"sign-key", FLAG_TEXT, &sign_key, "FILE", "push: sign with the secret key in FILE"}, {0}};

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: MIT
+"""`quern cache push URL`, by HTTP PUT: to Debian's nginx with the lines that docs/fleet.md shows,
+and to servers that do wrong."""
+
+import concurrent.futures
+import os
+import pathlib
+import pwd
+import re
+import shutil
+import socket
+import subprocess
+import time
+
+import pytest
+import remote
+from conftest import TOP, Quern, files_under
+
+TARGET = ["--target", "gfx1030", "--allow-unverified"]  # its kernels are not scanned: quicker
+LAYER = "wq=nf4 n={} k=256 a=bf16"
+SIZES = (256, 320)
+# No failure takes so long, on however slow a machine: the helper's own limit is 10 s a transfer.
+BOUND_S = 120
+UNPACKED = TOP / "build/deps/nginx/usr/sbin/nginx"
+NGINX = str(UNPACKED) if UNPACKED.exists() else shutil.which("nginx")
+
+needs_nginx = pytest.mark.skipif(not NGINX and os.environ.get("CI") != "true",
+                                 reason="no nginx here (tools/setup.sh unpacks it)")
+
+
+def prewarm(quern, *sizes, env=None):
+    report = quern.json("prewarm", *TARGET, "--m", "1", *map(LAYER.format, sizes or SIZES), env=env)
+    return report["counters"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    top = tmp_path_factory.mktemp("made")
+    quern = Quern(top / "cache")
+    prewarm(quern)
+    for name in ("ours", "theirs"):
+        quern("bundle", "keygen", top / f"{name}.key", top / f"{name}.pub")
+    quern("cache", "push", "--sign-key", top / "ours.key", top / "signed")
+    return top
+
+
+class Nginx:
+    """nginx as docs/fleet.md has it, but for its port, its places and who may write."""
+
+    def __init__(self, top, writers="127.0.0.1"):
+        assert NGINX, "tools/setup.sh found no nginx"
+        text = (TOP / "docs/fleet.md").read_text()
+        lines = re.search(r"```nginx\n(.*?)```", text, re.DOTALL)[1]
+        self.root, self.port = top / "served", remote.closed_port()
+        self.root.mkdir()
+        for old, new in (("listen 8080;", f"listen 127.0.0.1:{self.port};"),
+                         ("root /srv/quern;", f"root {self.root};"),
+                         ("/srv/quern.part;", f"{top}/part;"),
+                         ("allow 127.0.0.1;", f"allow {writers};")):
+            assert lines.count(old) == 1, old
+            lines = lines.replace(old, new)
+        user = f"user {pwd.getpwuid(0).pw_name};" if os.getuid() == 0 else ""
+        others = "".join(f"{m}_temp_path {top}/{m};" for m in ("proxy", "fastcgi", "uwsgi", "scgi"))
+        (top / "nginx.conf").write_text(
+            f"{user} daemon off; master_process off; pid {top}/pid; error_log {top}/log;\n"
+            f"events {{}}\nhttp {{\naccess_log off; {others}\n{lines}}}\n")
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.log = top / "log"
+        self.process = subprocess.Popen([NGINX, "-e", str(self.log), "-p", str(top), "-c",
+                                         str(top / "nginx.conf")])
+        while self.process.poll() is None:
+            try:
+                socket.create_connection(("127.0.0.1", self.port)).close()
+                return
+            except OSError:
+                time.sleep(0.02)
+        raise AssertionError(self.log.read_text())
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def nginx(tmp_path):
+    started = Nginx(tmp_path)
+    yield started
+    started.kill()
+
+
+def same_files(one, other):
+    names = files_under(one)
+    return names == files_under(other) and all(
+        (one / n).read_bytes() == (other / n).read_bytes() for n in names)
+
+
+def host(made, url):
+    return {"QUERN_REMOTE": url, "QUERN_REMOTE_KEYS": str(made / "ours.pub"),
+            "QUERN_REMOTE_GRACE_MS": "unlimited"}
+
+
+@needs_nginx
+def test_what_is_pushed_serves(quern, made, nginx):
+    builder = Quern(made / "cache")
+    words = ("cache", "push", "--sign-key", made / "ours.key", nginx.url)
+    first = builder.json(*words)
+    assert (first["entries"], first["files"], first["signed"]) == (2, 4, True)
+    assert same_files(nginx.root, made / "signed")
+    counters = prewarm(quern, env=host(made, nginx.url + "/"))
+    assert (counters["hit_remote"], counters["compile_ok"]) == (2, 0)
+    # what is there as it is stays; what is not is put right
+    assert builder.json(*words)["files"] == 0
+    victim = sorted(nginx.root.rglob("*.qk"))[0]
+    victim.write_bytes(victim.read_bytes()[:-1])
+    assert builder.json(*words)["files"] == 1
+    assert same_files(nginx.root, made / "signed")
+
+
+@needs_nginx
+def test_more_than_a_batch(quern, made, nginx, tmp_path):
+    sizes = range(256, 256 + 13 * 64, 64)
+    prewarm(quern, *sizes)
+    report = quern.json("cache", "push", "--sign-key", made / "ours.key", nginx.url)
+    assert (report["entries"], report["files"]) == (13, 26)
+    counters = prewarm(Quern(tmp_path / "other"), *sizes, env=host(made, nginx.url))
+    assert (counters["hit_remote"], counters["compile_ok"]) == (13, 0)
+
+
+@needs_nginx
+def test_another_file_is_refused_by_who_reads(quern, made, nginx):
+    Quern(made / "cache")("cache", "push", "--sign-key", made / "theirs.key", nginx.url)
+    counters = prewarm(quern, env=host(made, nginx.url))
+    assert (counters["hit_remote"], counters["remote_refused"], counters["compile_ok"]) == (0, 2, 2)
+    # who has the key overwrites it
+    again = Quern(made / "cache").json("cache", "push", "--sign-key", made / "ours.key", nginx.url)
+    assert again["files"] == 4 and same_files(nginx.root, made / "signed")
+
+
+@needs_nginx
+def test_several_push_the_same_at_once(made, nginx):
+    words = ("cache", "push", "--sign-key", made / "ours.key", nginx.url)
+    quern = Quern(made / "cache")
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: quern(*words), range(4)))
+    assert same_files(nginx.root, made / "signed")
+
+
+@needs_nginx
+def test_who_may_not_write(made, tmp_path):
+    server = Nginx(tmp_path, writers="192.0.2.1")
+    try:
+        Quern(made / "cache").refused("cache", "push", server.url, status=1,
+                                      says="the server's answer has status 403")
+        assert not files_under(server.root)
+    finally:
+        server.kill()
+
+
+@needs_nginx
+@pytest.mark.parametrize("after", [1, 3, 4, 6])
+def test_a_server_that_is_killed_in_the_middle(quern, made, nginx, after):
+    """Behind a server of ours that passes requests on, and kills it before the given one."""
+    proxy = remote.Relay(("127.0.0.1", nginx.port))
+    proxy.note = lambda n: nginx.kill() if n == after else None
+    try:
+        began = time.monotonic()
+        done = Quern(made / "cache")("cache", "push", "--sign-key", made / "ours.key", proxy.url,
+                                     status=1)
+        assert time.monotonic() - began < BOUND_S
+        assert "quern-remote" not in done.stderr and "v1/" in done.stderr
+        whole = {p.read_bytes() for p in (made / "signed").rglob("*.qk")}
+        assert all(p.read_bytes() in whole for p in nginx.root.rglob("*.qk"))
+        counters = prewarm(quern, env=host(made, proxy.url))
+        assert counters["compile_ok"] == 2 and counters["hit_remote"] == 0
+    finally:
+        proxy.stop()
+
+
+@pytest.mark.parametrize("asked", [True, False])
+@pytest.mark.parametrize("wrong", ["silence", "the end at once", "no HTTP", "status 403",
+                                   "status 503", "10 GB", "a byte a second",
+                                   "redirections in a loop"])
+def test_whatever_goes_wrong_ends_a_push(made, tmp_path, wrong, asked):
+    """When it is asked what it has, or when it is sent what it has not."""
+    server = remote.Remote(tmp_path)
+    server.always = asked
+    server.behave = server.put = remote.WRONG[wrong]
+    try:
+        began = time.monotonic()
+        done = Quern(made / "cache")("cache", "push", server.url, status=1)
+        assert time.monotonic() - began < BOUND_S
+        assert done.stderr.count("\n") == 1 and f"{server.url}: " in done.stderr
+        assert f"{'asking for' if asked else 'putting'} v1/" in done.stderr
+        assert "quern-remote" not in done.stderr
+    finally:
+        server.stop()
+
+
+def test_addresses_that_make_no_sense(made):
+    quern = Quern(made / "cache")
+    for url in ("s3://bucket", "ftp://cache.example", "http:///x"):
+        done = quern("cache", "push", url, status=2)
+        assert "the address is" in done.stderr and "https://" in done.stderr
+    quern("cache", "push", f"http://127.0.0.1:{remote.closed_port()}", status=1)
+    assert not pathlib.Path("s3:").exists()
