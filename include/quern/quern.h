@@ -38,7 +38,11 @@ extern "C" {
 
 /* ---- Problem --------------------------------------------------------------------------------- */
 
-enum quern_op_kind { QUERN_OP_GEMM = 1, QUERN_OP_DEQUANT };
+/*
+ * GEMM: the product. DEQUANT: W written out. MOE: products of a layer's experts, each row of A with
+ * the experts that were chosen for its token, all in one launch (struct quern_args, `rows`).
+ */
+enum quern_op_kind { QUERN_OP_GEMM = 1, QUERN_OP_DEQUANT, QUERN_OP_MOE };
 
 enum quern_weight {
     QUERN_W_NF4 = 1,
@@ -128,6 +132,10 @@ struct quern_problem {
     int32_t unused3;            /* never read, likewise */
     enum quern_act act;         /* 0: C is the product itself */
     enum quern_glu glu;         /* with act: which rows of W are gate and up */
+    int32_t experts;            /* of moe: matrices W, 1 to 1024 */
+    int32_t top_k;              /* of moe: rows of C for each row of A, 1 to 64 */
+    int32_t block_rows;         /* of moe: rows that blocks have; 0: quern_op_block_rows says */
+    int32_t unused4;            /* never read, likewise */
 };
 #define QUERN_PROBLEM_SIZE_MIN QUERN_SIZE_TO(struct quern_problem, k)
 
@@ -520,7 +528,8 @@ QUERN_API quern_status quern_buffer_read(const quern_buffer *buffer, void *to, s
 struct quern_args {
     size_t size;
     const void *a;      /* [M,K], row m at a + m*lda elements */
-    const void *b;      /* weights, in the op's b_layout */
+    const void *b;      /* weights, in the op's b_layout; of op=moe all experts', one after another,
+                         * and so are scales, zeros, absmax8, offset, b_scale and bias */
     const void *scales; /* see docs/formats.md */
     const void *zeros;
     const void *absmax8; /* nested absmax */
@@ -534,6 +543,16 @@ struct quern_args {
     int64_t lda;     /* elements from one row of A to the next; 0: K. If K elements are a multiple
                       * of 4 bytes, lda elements must be, too */
     int64_t ldc;     /* elements from one row of C to the next; 0: N */
+
+    /* Of op=moe, whose M counts tokens, or, with top_k=1, whatever A has a row for; V = M·top_k is
+     * the number of choices. quern_moe_slots says how long `rows` is; B are its block_rows. */
+    const void *rows;    /* i32 [slots]: the choice that a slot is for, token·top_k + which; V and
+                            * anything above, unsigned: none. A's row is rows / top_k, C's is rows */
+    const void *experts; /* i32 [slots / B]: whose weights a block of B slots has; -1: zeros are
+                            * written to its rows of C; any other that is not one: nothing is */
+    const void *rows_used; /* i32 [1]: slots from there on are not looked at */
+    const void *routing;   /* f32 [V]: what a row of C is multiplied by; null: by nothing */
+    int64_t slots;         /* how many there are, a multiple of B; 0: as quern_moe_slots says */
 };
 #define QUERN_ARGS_SIZE_MIN QUERN_SIZE_TO(struct quern_args, c)
 
@@ -548,6 +567,15 @@ struct quern_args {
  */
 QUERN_API quern_status quern_op_launch(quern_op *op, const struct quern_args *args, int64_t m,
                                        void *stream);
+
+/*
+ * Rows of the blocks of op=moe in a launch of m rows of A: *rows, a power of two; 0 of another op.
+ * It depends on the target, the number of experts, the types of weights and of A, and the number of
+ * choices m·top_k alone: the op that makes gate and up of tokens, and the op that takes their
+ * products back, whose rows of A are choices (top_k=1), are launched with the same blocks. Does not
+ * block. QUERN_E_ARGUMENT, QUERN_E_NOT_READY.
+ */
+QUERN_API quern_status quern_op_block_rows(const quern_op *op, int64_t m, int *rows);
 
 /*
  * Bytes of workspace that a launch of m rows can use; 0 if it uses none. The workspace must be

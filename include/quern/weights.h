@@ -33,7 +33,7 @@ struct quern_operand {
 /*
  * The operands of a problem at m packed rows, in the order in which kernels take them; at most
  * QUERN_OPERANDS_MAX. Does not block. QUERN_E_PROBLEM; QUERN_E_ARGUMENT for an m that no launch
- * has.
+ * has, and for op=moe without block_rows, on which its operands depend.
  */
 QUERN_API quern_status quern_problem_operands(const struct quern_problem *problem, int64_t m,
                                               struct quern_operand *operands, size_t *count);
@@ -56,6 +56,23 @@ QUERN_API void *quern_args_get(const struct quern_args *args, const char *name);
 QUERN_API quern_status quern_problem_args(const struct quern_problem *problem,
                                           const void *const *addresses, size_t count,
                                           struct quern_args *args);
+
+/* ---- Mixtures of experts ---------------------------------------------------------------------- */
+
+/*
+ * For op=moe, whose problem has the block_rows B that quern_op_block_rows gives for m rows of A.
+ * quern_moe_slots: how many slots `rows` has at most, V choices of m·top_k among them: ⌈min(V +
+ * E·(B−1), V·B) ÷ B⌉·B with E experts. quern_moe_align puts choices into blocks on the CPU:
+ * topk_ids, i32 [m, top_k], are the experts of each token; rows [slots], experts [slots / B] and
+ * rows_used [1] are written as struct quern_args describes them, with the choices of an expert in
+ * ascending order, experts of unused blocks -1, and ids that are no expert's in no block. Neither
+ * blocks. Thread-safe. Errors: QUERN_E_PROBLEM, QUERN_E_ARGUMENT.
+ */
+QUERN_API quern_status quern_moe_slots(const struct quern_problem *problem, int64_t m,
+                                       int64_t *slots);
+QUERN_API quern_status quern_moe_align(const struct quern_problem *problem, int64_t m,
+                                       const int32_t *topk_ids, int32_t *rows, int32_t *experts,
+                                       int32_t *rows_used);
 
 /* ---- Quantisation (CPU) ---------------------------------------------------------------------- */
 

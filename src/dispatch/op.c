@@ -229,7 +229,8 @@ quern_status quern_op_create_range(quern_ctx *ctx, const struct quern_problem *p
     /* M beyond the largest kernel is served by slices of it and a rest, and so is M of tiles: the
      * rest may need any smaller kernel */
     const struct plan *const largest = &plans.plans[last];
-    const bool mixed = last + 1 == plans.count || plan_units(largest) == PLAN_UNITS_TILES;
+    const bool mixed = !largest->block_rows &&
+                       (last + 1 == plans.count || plan_units(largest) == PLAN_UNITS_TILES);
     const bool beyond = mixed && m_hi > largest->m_tile;
     while (!beyond && first < last && plans.plans[first].m_hi < m_lo)
         first++;
@@ -268,7 +269,8 @@ quern_status quern_op_kernel(const quern_op *op, size_t index, struct quern_kern
         .symbol = k->plan.symbol,
         .m_lo = k->plan.m_lo,
         .m_hi = k->plan.m_hi,
-        .and_more = plan_units(&k->plan) == PLAN_UNITS_TILES,
+        .and_more = k->plan.block_rows ? k->plan.m_hi == problem_rows_max(&k->plan.problem)
+                                       : plan_units(&k->plan) == PLAN_UNITS_TILES,
         .object = k->bytes,
         .object_bytes = k->size,
         .resources = kernel_resources(k->in_object, op->ctx->id.target),

@@ -15,7 +15,7 @@ void arg_numbers(struct arg_values *values, const struct plan_slice *slice, int6
 {
     const struct quern_problem *const p = &slice->plan->problem;
 
-    values->of[PLAN_ARG_M] = (uint64_t)slice->rows;
+    values->of[PLAN_ARG_M] = (uint64_t)problem_results(p, slice->rows);
     values->of[PLAN_ARG_FIRST] = (uint64_t)(before + slice->first);
     values->of[PLAN_ARG_LDA] = (uint64_t)(lda ? lda : p->k);
     values->of[PLAN_ARG_LDC] = (uint64_t)(ldc ? ldc : problem_columns(p));
@@ -92,11 +92,31 @@ static quern_status check_args(const struct quern_problem *p, const struct quern
 {
     FAIL_IF(m < 1 || m > INT32_MAX, QUERN_E_ARGUMENT, "m is %" PRId64 "; expected 1 to %d", m,
             INT32_MAX);
+    FAIL_IF(m > problem_rows_max(p), QUERN_E_ARGUMENT,
+            "m is %" PRId64 "; with top_k=%d expected 1 to %" PRId64, m, p->top_k,
+            problem_rows_max(p));
     for (uint32_t left = operands_of(p); left; left &= left - 1) {
         const enum operand i = (enum operand)__builtin_ctz(left);
-        TRY(check_address(&operand_rows[i], operand_address(args, i)));
+        const void *const address = operand_address(args, i);
+        if (address || !operand_rows[i].optional)
+            TRY(check_address(&operand_rows[i], address));
     }
     return check_strides(p, args);
+}
+
+/* Of op=moe: as many slots as the host says, in place of the most that so many rows can have. */
+static quern_status count_slots(const struct quern_problem *p, const struct quern_args *args,
+                                struct plan_slice *slice)
+{
+    const struct plan *const plan = slice->plan;
+
+    if (p->op != QUERN_OP_MOE || !args->slots)
+        return QUERN_OK;
+    FAIL_IF(args->slots < 0 || args->slots > INT32_MAX || args->slots % plan->block_rows,
+            QUERN_E_ARGUMENT, "args.slots is %" PRId64 "; expected a multiple of block_rows=%d",
+            args->slots, plan->block_rows);
+    slice->slices = args->slots / plan->m_tile;
+    return QUERN_OK;
 }
 
 /* ---- Launch ---------------------------------------------------------------------------------- */
@@ -171,6 +191,7 @@ quern_status quern_op_launch(quern_op *op, const struct quern_args *given, int64
     if (done == m)
         return QUERN_OK;
     TRY(slices_of(set, m - done, args->lda ? args->lda : p->k, slices, &count));
+    TRY(count_slots(p, args, slices));
     for (size_t i = 0; i < count; i++) {
         const struct plan_slice *const s = &slices[i];
         const struct kernel *const kernel = set->kernels[index_of(set, s->plan)];
@@ -183,6 +204,19 @@ quern_status quern_op_launch(quern_op *op, const struct quern_args *given, int64
         launch.kernarg_bytes = pack_args(kernel, &values, kernarg);
         TRY(device->functions->launch(device, kernel->loaded, &launch));
     }
+    return QUERN_OK;
+}
+
+quern_status quern_op_block_rows(const quern_op *op, int64_t m, int *rows)
+{
+    FAIL_IF(!op || !rows, QUERN_E_ARGUMENT, "%s is null", op ? "rows" : "op");
+    const struct quern_problem *const p = &op->spelling.problem;
+    FAIL_IF(m < 1 || m > problem_rows_max(p), QUERN_E_ARGUMENT,
+            "m is %" PRId64 "; expected 1 to %" PRId64, m, problem_rows_max(p));
+    const struct kernel_set *const set = atomic_load(&op->kernels);
+    FAIL_IF(!set, QUERN_E_NOT_READY, "kernels of %s are not there yet: see quern_op_ready",
+            op->text);
+    *rows = plan_block_rows(&set->plans, m);
     return QUERN_OK;
 }
 

@@ -270,9 +270,13 @@ static void explain(const struct plan_set *set, const struct facts *facts,
         return;
     }
     for (size_t i = 0; i < count; i++) {
+        const struct plan *const p = slices[i].plan;
         str_addf(out, "rows %" PRId64 "-%" PRId64, slices[i].first,
                  slices[i].first + slices[i].rows - 1);
-        if (slices[i].slices > 1)
+        if (p->block_rows)
+            str_addf(out, " in at most %" PRId64 " blocks of %d choices",
+                     slices[i].slices * p->m_tile / p->block_rows, p->block_rows);
+        else if (slices[i].slices > 1)
             str_addf(out, " in %" PRId64 " slices", slices[i].slices);
         str_add(out, ":\n");
         plan_explain(slices[i].plan, out);

@@ -17,6 +17,7 @@
 
 /* Operands on the host and where the software GPU sees them. */
 struct bench {
+    struct quern_problem problem; /* the op's; of op=moe with the block_rows of the launch */
     quern_sim *sim;
     union operand_pointers host;
     struct arg_values guest;
@@ -28,7 +29,11 @@ static quern_status set_up(struct bench *b, quern_op *op, int64_t m, uint64_t se
                            enum quern_sim_check check)
 {
     struct quern_sim_options options = QUERN_INIT(struct quern_sim_options);
-    const struct quern_problem *const p = &op->spelling.problem;
+    const struct quern_problem *const p = &b->problem;
+
+    b->problem = op->spelling.problem;
+    if (p->op == QUERN_OP_MOE)
+        TRY(quern_op_block_rows(op, m, &b->problem.block_rows));
     struct quern_operand o;
 
     for (int i = 0; i < OPERAND_COUNT; i++) {
@@ -41,10 +46,11 @@ static quern_status set_up(struct bench *b, quern_op *op, int64_t m, uint64_t se
     if (!problem_has_activation(p))
         b->weights = os.malloc((size_t)p->n * (size_t)p->k * sizeof(float));
     else
-        b->reference = os.malloc((size_t)m * (size_t)problem_columns(p) * sizeof(double));
+        b->reference =
+            os.malloc((size_t)(problem_results(p, m) * problem_columns(p)) * sizeof(double));
     FAIL_IF(!b->reference && !b->weights, QUERN_E_MEMORY, "out of memory for the reference of %s",
             op->text);
-    quant_random(p, m, seed, &b->host);
+    TRY(quant_random(p, m, seed, &b->host));
 
     if (op->ctx->id.target->judge == JUDGE_CPU)
         return QUERN_OK;
@@ -139,7 +145,7 @@ static quern_status run(struct bench *b, quern_op *op, int64_t m, uint64_t seed,
     struct plan_slice slices[2];
     const uint64_t start = os_now();
 
-    spoil_results(b, &op->spelling.problem, m);
+    spoil_results(b, &b->problem, m);
 
     FAIL_IF(!set, QUERN_E_NOT_READY, "kernels of %s are not there yet: see quern_op_ready",
             op->text);
@@ -195,7 +201,7 @@ static double tolerance_of(const struct quern_problem *p, const struct target *t
 static void compare(const struct bench *b, const struct quern_problem *p, int64_t m,
                     struct quern_verification *out)
 {
-    const size_t count = (size_t)m * (size_t)problem_columns(p);
+    const size_t count = (size_t)(problem_results(p, m) * problem_columns(p));
     double largest = 0, difference = 0;
 
     for (size_t i = 0; i < count; i++) {
@@ -257,7 +263,7 @@ static void tear_down(struct bench *b)
 static quern_status verify(struct bench *b, quern_op *op, int64_t m, uint64_t seed,
                            enum quern_sim_check check, struct quern_verification *out)
 {
-    const struct quern_problem *const p = &op->spelling.problem;
+    const struct quern_problem *const p = &b->problem;
     char under[64] = "";
 
     TRY(set_up(b, op, m, seed, check));

@@ -166,7 +166,7 @@ quern_status gen_outline(const struct plan *given, struct str *outline)
     problem_text(&plan.problem, problem);
     str_add(outline, licence);
     str_addf(outline, "// quern " VERSION " for %s", plan.target->name);
-    if (plan_units(&plan) == PLAN_UNITS_TILES)
+    if (plan_units(&plan) == PLAN_UNITS_TILES && !plan.block_rows)
         str_addf(outline, ", M = %d and more", plan.m_lo);
     else if (plan_units(&plan) != PLAN_UNITS_NONE)
         str_addf(outline, ", M = %d to %d", plan.m_lo, plan.m_hi);

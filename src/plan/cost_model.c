@@ -131,7 +131,7 @@ int64_t model_memory_cycles(const struct plan *p, int64_t weight_bytes)
 
     /* all is integers but the last division, which gives the same number on every machine: the
      * choice among shapes, and so the source, must not differ */
-    return (int64_t)target_memory_cycles(p->target, (double)bytes);
+    return (int64_t)target_memory_cycles(p->target, (double)(bytes * model_together(p)));
 }
 
 bool model_estimate(struct plan *p, const struct model_counts *c)
@@ -152,13 +152,14 @@ bool model_estimate(struct plan *p, const struct model_counts *c)
     e->waves_per_simd = by_lds_waves < by_vgprs ? (unsigned)by_lds_waves : by_vgprs;
     p->rows_per_workgroup = model_rows_per_workgroup(p, c);
     const int64_t groups = p->row_groups = model_ceil_div(p->problem.n, p->rows_per_workgroup);
+    const int64_t all_groups = groups * model_together(p);
     const int64_t held = (int64_t)p->resident * t->cus;
     e->workgroups = held && held < groups ? held : groups;
     e->walk = model_ceil_div(groups, e->workgroups);
     if (e->workgroups * p->waves * (int64_t)p->wave_size > UINT32_MAX)
         return false;
 
-    p->skewed = t->camps && !p->resident && e->workgroups % RESONANT_GROUPS == 0 &&
+    p->skewed = t->camps && !p->resident && !p->together && e->workgroups % RESONANT_GROUPS == 0 &&
                 e->workgroups > RESONANT_GROUPS;
     /* with slices along x, those that share rows of W start next to each other, and find the
      * weights in the caches */
@@ -166,7 +167,7 @@ bool model_estimate(struct plan *p, const struct model_counts *c)
 
     /* groups of rows that resident workgroups walk over come to be dealt out as evenly as
      * workgroups would be */
-    const struct target_fill fill = target_fill(t, (uint64_t)groups);
+    const struct target_fill fill = target_fill(t, (uint64_t)all_groups);
     const int64_t fullest =
         held ? (int64_t)target_fill(t, (uint64_t)e->workgroups).fullest : (int64_t)fill.fullest;
     const int64_t fit = by_waves < by_lds ? by_waves : by_lds;
@@ -181,9 +182,10 @@ bool model_estimate(struct plan *p, const struct model_counts *c)
     e->setup_slots = c->setup_slots;
     e->slots = e->workgroups * (c->shared_slots + p->waves * (int64_t)c->setup_slots) +
                groups * (p->waves / c->split_k * c->row_slots);
-    e->busy_cycles = busy_cycles(t, e->slots,
-                                 groups * (p->waves / c->split_k) * c->row_steps * c->step_matrix +
-                                     e->workgroups * c->shared_matrix);
+    e->busy_cycles =
+        busy_cycles(t, e->slots * model_together(p),
+                    all_groups * (p->waves / c->split_k) * c->row_steps * c->step_matrix +
+                        e->workgroups * model_together(p) * c->shared_matrix);
     e->kernel_cycles = fullest / together * round_cycles(p, c, together);
     if (fullest % together)
         e->kernel_cycles += round_cycles(p, c, fullest % together);
@@ -197,7 +199,8 @@ bool model_estimate(struct plan *p, const struct model_counts *c)
 
 bool model_hopeless(struct plan *p, const struct model_counts *c, const struct model_ranking *r)
 {
-    const int64_t groups = model_ceil_div(p->problem.n, model_rows_per_workgroup(p, c));
+    const int64_t groups =
+        model_ceil_div(p->problem.n, model_rows_per_workgroup(p, c)) * model_together(p);
 
     if (!model_full(r))
         return false;
@@ -235,7 +238,7 @@ static int64_t cost(const struct plan *p)
 bool model_beaten(const struct plan *p, const struct model_counts *c, const struct model_ranking *r)
 {
     const struct target *const t = p->target;
-    const int64_t parts = model_ceil_div(p->problem.n, c->wave_rows);
+    const int64_t parts = model_ceil_div(p->problem.n, c->wave_rows) * model_together(p);
 
     if (r->count < r->room)
         return false;

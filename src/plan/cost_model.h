@@ -53,11 +53,17 @@ struct model_ranking {
 #define MODEL_BUSY_PERCENT       85
 #define MODEL_BUSY_PERCENT_TILES 80
 
+/* Slices that a launch has side by side, each with weights of its own. */
+static inline int64_t model_together(const struct plan *p)
+{
+    return p->together ? p->together : 1;
+}
+
 /* Whether a plan's busy_percent is at least `percent`, or as much as groups of `rows` rows of W
  * allow, dealt out one by one. */
 static inline bool model_busy(const struct plan *p, unsigned percent, int rows)
 {
-    const uint64_t groups = (uint64_t)((p->problem.n + rows - 1) / rows);
+    const uint64_t groups = (uint64_t)((p->problem.n + rows - 1) / rows * model_together(p));
 
     return p->estimate.busy_percent >= percent ||
            p->estimate.busy_percent >= target_fill(p->target, groups).percent;
@@ -69,7 +75,7 @@ static inline int model_least_rows(const struct plan *p)
     return p->problem.act ? 2 : 1;
 }
 
-/* Cycles that memory takes to move every operand of one slice once; `weight_bytes`: those of codes,
+/* Cycles that memory takes to move every operand of the slices that are together once; `weight_bytes`: those of codes,
  * scales and zero points. */
 int64_t model_memory_cycles(const struct plan *plan, int64_t weight_bytes);
 

@@ -40,12 +40,17 @@ void explain_shape(const struct plan *p, struct str *out)
 void explain_begin(const struct plan *p, struct str *out)
 {
     str_addf(out, "%s: M = %d", p->symbol, p->m_lo);
-    if (plan_units(p) == PLAN_UNITS_TILES)
+    if (plan_units(p) == PLAN_UNITS_TILES && !p->block_rows)
         str_add(out, " and more");
     else if (p->m_hi != p->m_lo)
         str_addf(out, " to %d", p->m_hi);
     str_addf(out, ", family %s on %s (%s)\n", p->family->name, p->target->name, p->target->part);
     explain_shape(p, out);
+    if (p->block_rows)
+        str_addf(out,
+                 "  blocks     of %d rows of one expert, in slices of %d; what follows is of %d "
+                 "slices side by side\n",
+                 p->block_rows, p->m_tile, p->together);
     if (plan_is_base(p)) {
         const struct quern_problem q = base_nominal(&p->problem);
         str_addf(out,

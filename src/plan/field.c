@@ -254,6 +254,16 @@ static bool has_halves(const struct plan *p)
     return p->problem.glu == QUERN_GLU_HALVES;
 }
 
+static bool is_moe(const struct plan *p)
+{
+    return p->problem.op == QUERN_OP_MOE;
+}
+
+static int64_t slices_of_block(const struct plan *p)
+{
+    return p->block_rows / p->m_tile;
+}
+
 static const char *symbol(const struct plan *p)
 {
     return p->symbol;
@@ -292,6 +302,12 @@ const struct plan_field layer_fields[] = {
     {FIELD_WORD("ACT", act_kind, "what they become"), .when = field_has_act},
     {FIELD_IF(FIELD_FLAG, "GLU_HALVES", has_halves, "whether all gates come before all ups"),
      .when = field_has_act},
+    {FIELD_IF(FIELD_FLAG, "MOE", is_moe, "whether slots name the rows, and blocks the expert"),
+     .when = field_multiplies},
+    {FIELD_AT(FIELD_NUMBER, "EXPERTS", problem.experts, "matrices W"), .when = is_moe},
+    {FIELD_AT(FIELD_NUMBER, "TOP_K", problem.top_k, "rows of C for each row of A"), .when = is_moe},
+    {FIELD_OF(FIELD_NUMBER, "SLICES_OF_BLOCK", slices_of_block, "slices of one expert's slots"),
+     .when = is_moe},
     {0},
 };
 
@@ -381,4 +397,9 @@ const char *template_of_scale(const struct plan *p)
     return p->problem.scale == QUERN_SCALE_F32      ? "decode/scale_f32"
            : p->problem.scale == QUERN_SCALE_NESTED ? "decode/scale_nested"
                                                     : "decode/scale_e8m0";
+}
+
+const char *template_of_rows(const struct plan *p)
+{
+    return is_moe(p) ? "prelude/moe" : "prelude/rows";
 }

@@ -108,5 +108,6 @@ const char *template_of_codes(const struct plan *p);
 /* Whether the upper bytes of a format's sixteen values, as f16, are all that is not zero. */
 bool codes_have_upper_bytes_only(enum quern_weight wq);
 const char *template_of_scale(const struct plan *p);
+const char *template_of_rows(const struct plan *p);
 
 #endif

@@ -27,7 +27,7 @@ static bool takes(const struct quern_problem *q, const struct target *t)
 {
     const struct matrix_form f = matrix_form(matrix_products(t));
 
-    return q->op == QUERN_OP_GEMM && q->wq == QUERN_W_INT4 && q->a != QUERN_F32 &&
+    return problem_has_activation(q) && q->wq == QUERN_W_INT4 && q->a != QUERN_F32 &&
            matrix_products(t) && q->k % least_unit(&f) == 0 && problem_pairs_near(q);
 }
 
@@ -451,6 +451,7 @@ static const struct plan_fields fields[] = {
 
 static const struct plan_template templates[] = {{"prelude/prelude"},
                                                  {"prelude/layer"},
+                                                 {.choose = template_of_rows},
                                                  {"prelude/glu", .when = field_has_act},
                                                  {.choose = matrix_template},
                                                  {"prelude/tiles"},

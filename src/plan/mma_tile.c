@@ -47,7 +47,7 @@ static struct shape shape_of(const struct plan *p)
 static bool takes(const struct quern_problem *q, const struct target *t)
 {
     /* the limit of K is that of lda: offsets of rows in a tile are 32 bits */
-    return q->op == QUERN_OP_GEMM && problem_has_group(q) && q->a != QUERN_F32 &&
+    return problem_has_activation(q) && problem_has_group(q) && q->a != QUERN_F32 &&
            matrix_products(t) && q->k % 32 == 0 && problem_group(q) % 32 == 0 &&
            q->k <= PLAN_TILE_LDA_MAX && problem_pairs_near(q);
 }
@@ -102,8 +102,8 @@ static uint32_t vgprs(const struct plan *p)
     const bool nested = p->problem.scale == QUERN_SCALE_NESTED;
 
     return (uint32_t)(s.m_tiles * s.n_tiles * s.form.values + pieces * s.fragment_pieces * 4 +
-                      s.a_pieces * 5 + s.words + (nested ? 12 : 4) + (p->wave_size == 64 ? 8 : 0) +
-                      more + 16);
+                      s.a_pieces * (p->block_rows ? 6 : 5) + s.words + (nested ? 12 : 4) +
+                      (p->wave_size == 64 ? 8 : 0) + more + 16);
 }
 
 /* Passes of LDS in a step of a workgroup, none of whose accesses has bank conflicts. */
@@ -162,7 +162,7 @@ static bool estimate(struct plan *p)
     const struct target *const t = p->target;
     const struct shape s = shape_of(p);
     struct plan_estimate *const e = &p->estimate;
-    const int64_t slices = p->meant_for / p->m_tile;
+    const int64_t slices = p->meant_for / p->m_tile, few = slices > 4 ? slices / 4 : 1;
     const int64_t waves = model_ceil_div(q->n, s.n_tile) * p->waves;
     const int64_t steps = q->k / p->tile.step;
 
@@ -189,8 +189,7 @@ static bool estimate(struct plan *p)
     e->kernel_cycles = plan_cycles(p, slices) / slices;
     /* the work at a quarter of the rows counts for an eighth: of shapes that are equal at meant_for
      * rows, the finer grid wins */
-    e->busy_cycles =
-        (7 * e->kernel_cycles + plan_cycles(p, slices / 4) / (slices / 4)) / 8 * t->cus * t->simds;
+    e->busy_cycles = (7 * e->kernel_cycles + plan_cycles(p, few) / few) / 8 * t->cus * t->simds;
     e->busy_percent = target_fill(t, (uint64_t)(e->workgroups * slices)).percent;
     const int64_t scale_bytes = q->scale == QUERN_SCALE_F32 ? 4 : 1;
     const int64_t bytes = q->n * q->k / 2 + q->n * (q->k / problem_group(q)) * scale_bytes +
@@ -276,7 +275,8 @@ static const char *pairing(const struct plan *p)
 
 static int64_t dies(const struct plan *p)
 {
-    return p->target->dies;
+    /* blocks come in the order of experts, neighbours of one expert share W as they are */
+    return p->block_rows ? 1 : p->target->dies;
 }
 
 static int64_t no(const struct plan *p)
@@ -333,6 +333,7 @@ static const struct plan_fields fields[] = {{layer_fields},
 static const struct plan_template templates[] = {
     {"prelude/prelude"},
     {"prelude/layer"},
+    {.choose = template_of_rows},
     {"prelude/glu", .when = field_has_act},
     {.choose = matrix_template},
     {"prelude/int4"},

@@ -17,7 +17,7 @@
 
 static bool takes(const struct quern_problem *q, const struct target *t)
 {
-    return q->op == QUERN_OP_GEMM && problem_has_group(q) && q->wq != QUERN_W_INT4 &&
+    return problem_has_activation(q) && problem_has_group(q) && q->wq != QUERN_W_INT4 &&
            q->a != QUERN_F32 && matrix_products(t) && problem_pairs_near(q);
 }
 
@@ -145,6 +145,7 @@ static const struct plan_fields fields[] = {
 
 static const struct plan_template templates[] = {{"prelude/prelude"},
                                                  {"prelude/layer"},
+                                                 {.choose = template_of_rows},
                                                  {"prelude/glu", .when = field_has_act},
                                                  {.choose = matrix_template},
                                                  {"prelude/tiles"},

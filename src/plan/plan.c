@@ -308,6 +308,92 @@ static quern_status add_listed_tiles(struct plan_set *set, struct plan base,
     return QUERN_OK;
 }
 
+/* Whether the first of two kernels for the same blocks takes less time, of all slices that are
+ * expected side by side. */
+static bool block_is_faster(const struct plan *p, const struct plan *q)
+{
+    const int64_t of_p = p->together * (int64_t)(p->block_rows / p->m_tile);
+    const int64_t of_q = q->together * (int64_t)(q->block_rows / q->m_tile);
+
+    return plan_cycles(p, of_p) < plan_cycles(q, of_q);
+}
+
+/*
+ * Rows of the blocks of op=moe, by how many choices there are for each expert: up to `choices`
+ * sixteenths of one. Blocks that are larger than what most experts have waste slots and products;
+ * blocks that are smaller read an expert's weights more than once. With c choices to an expert on
+ * average, the experts' numbers are nearly Poisson's, by which these limits have one in twenty
+ * experts with more rows than a block, or fewer. `busy`: sixteenths of the experts that have any,
+ * when the shape is chosen. On matrix units up to 16 rows take the time of one.
+ */
+struct block_size {
+    int rows, choices, busy;
+};
+static const struct block_size vector_blocks[] = {
+    {1, 1, 1}, {2, 8, 4}, {4, 24, 8}, {8, 0, 16}, {0}};
+static const struct block_size matrix_blocks[] = {{1, 1, 1}, {16, 128, 10}, {64, 0, 16}, {0}};
+
+/* Appends a kernel of op=moe for blocks of so many rows, of the family and the slices, no larger
+ * than a block, that the model expects to be the fastest. */
+static quern_status add_block(struct plan_set *set, const struct plan *base, int block_rows)
+{
+    static const enum plan_units units[] = {PLAN_UNITS_VECTOR, PLAN_UNITS_MATRIX, PLAN_UNITS_TILES};
+    struct plan *const p = &set->plans[set->count];
+    quern_status status = QUERN_E_DECLINED;
+
+    for (size_t i = 0; i < COUNT(units); i++) {
+        const struct family *const f = family_of(&base->problem, base->target, units[i]);
+        const int most = units[i] == PLAN_UNITS_VECTOR ? PLAN_SIMT_M_MAX : PLAN_MMA_M_MAX;
+        const int least = units[i] == PLAN_UNITS_MATRIX ? mma_tiles[0] : 1;
+        struct plan_set one = {.count = 0};
+        struct plan by = *base;
+
+        by.family = f;
+        by.block_rows = block_rows;
+        if (!f || block_rows < least || (units[i] == PLAN_UNITS_TILES && block_rows < most))
+            continue;
+        const int m_tile = model_at_most(block_rows, most);
+        if (units[i] == PLAN_UNITS_TILES)
+            by.meant_for = by.together * m_tile;
+        const quern_status added =
+            add_kernel(&one, &by, m_tile, m_tile != block_rows || block_rows >= PLAN_MMA_M_MAX);
+        if (added == QUERN_OK && (status != QUERN_OK || block_is_faster(&one.plans[0], p))) {
+            *p = one.plans[0];
+            status = QUERN_OK;
+        }
+    }
+    if (status == QUERN_OK)
+        set->count++;
+    return status;
+}
+
+/* Appends the kernels of op=moe: one for each size of blocks, for the rows of A with which there
+ * are so many choices for each expert. */
+static quern_status add_blocks(struct plan_set *set, struct plan base)
+{
+    const struct quern_problem *const q = &base.problem;
+    const bool matrix = family_of(q, base.target, PLAN_UNITS_MATRIX) != NULL;
+    const int64_t most = problem_rows_max(q);
+    int64_t done = 0; /* rows of A that have a kernel */
+
+    for (const struct block_size *b = matrix ? matrix_blocks : vector_blocks; b->rows; b++) {
+        const int64_t until = b->choices ? q->experts * b->choices / 16 / q->top_k : most;
+
+        if (q->block_rows ? b[1].rows && b[1].rows <= q->block_rows : until <= done)
+            continue;
+        base.together = q->experts * b->busy / 16 > 1 ? q->experts * b->busy / 16 : 1;
+        TRY(add_block(set, &base, q->block_rows ? q->block_rows : b->rows));
+        struct plan *const p = &set->plans[set->count - 1];
+        p->m_lo = (int)done + 1;
+        p->m_hi = (int)(q->block_rows ? most : until);
+        done = p->m_hi;
+        if (done == most)
+            break;
+    }
+    set->m_max = set->plans[set->count - 1].m_hi;
+    return QUERN_OK;
+}
+
 /* The family of such units that takes the problem, and has kernels of the kind that it asks for. */
 static const struct family *family_for(const struct quern_problem *problem,
                                        const struct target *target, enum plan_units units)
@@ -362,8 +448,8 @@ quern_status plan_make_up_to(const struct quern_problem *problem, const struct t
     const bool alike = problem->exact & QUERN_EXACT_BATCH_INVARIANT;
     struct plan_set made = {0};
 
-    FAIL_IF(!first, QUERN_E_DECLINED, "no family of kernels takes wq=%s on %s",
-            weight_name(problem->wq), target->name);
+    FAIL_IF(!first, QUERN_E_DECLINED, "no family of kernels takes op=%s wq=%s on %s",
+            op_name(problem->op), weight_name(problem->wq), target->name);
     if (!dequant)
         TRY(facts_accept(target));
     if (first->accepts)
@@ -379,6 +465,8 @@ quern_status plan_make_up_to(const struct quern_problem *problem, const struct t
     }
     if (dequant)
         TRY(add_any_m(&made, &base));
+    else if (problem->op == QUERN_OP_MOE)
+        TRY(add_blocks(&made, base));
     else if (first->m_tiles) {
         const struct family *const tiles = family_for(problem, target, PLAN_UNITS_TILES);
         TRY(add_listed(&made, &base));

@@ -121,7 +121,10 @@ struct plan {
                        largest kernel serves M above m_hi, too. Kernels of mma_tile share the M from
                        m_lo on with smaller kernels: plan_slices says which takes what */
     int m_tile;      /* rows of a slice */
+    int block_rows;  /* of op=moe, whose slices are of one block each: rows of a block; else 0 */
     int meant_for;   /* rows of A that the shape is chosen for; 0: those of a slice */
+    int together;    /* slices of other weights that a launch is expected to have side by side, for
+                        all of which the estimate's cycles are: blocks of op=moe; 0: one */
     enum plan_products products;
     unsigned wave_size;     /* 32 or 64 */
     int waves;              /* of a workgroup */
@@ -212,6 +215,11 @@ void plan_shape(const struct plan *p, char text[PLAN_SHAPE_MAX]);
  * a word that the plan's family does not have must be 0. Names that fields had in earlier versions
  * are understood. */
 bool plan_has_shape(const struct plan *p, const char *words);
+
+/* The rows of a block of op=moe that has m rows of A, by its kernels' plans; 0 of another op. All
+ * ops of a target with as many experts, whose weights and A have the same types, have the same for
+ * as many choices. */
+int plan_block_rows(const struct plan_set *set, int64_t m);
 
 /* The plan that serves m rows, 1 ≤ m ≤ m_max. */
 const struct plan *plan_for(const struct plan_set *set, int64_t m);

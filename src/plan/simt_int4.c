@@ -27,7 +27,7 @@
 static bool takes(const struct quern_problem *q, const struct target *t)
 {
     (void)t;
-    return q->op == QUERN_OP_GEMM && q->wq == QUERN_W_INT4;
+    return problem_has_activation(q) && q->wq == QUERN_W_INT4;
 }
 
 static quern_status accepts(const struct quern_problem *q, const struct target *t)
@@ -487,6 +487,7 @@ static const struct plan_fields fields[] = {{layer_fields}, {int4_fields}, {form
 
 static const struct plan_template templates[] = {{"prelude/prelude"},
                                                  {"prelude/layer"},
+                                                 {.choose = template_of_rows},
                                                  {"prelude/glu", .when = field_has_act},
                                                  {"prelude/reduce"},
                                                  {.choose = reduction},

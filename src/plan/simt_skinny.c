@@ -61,7 +61,7 @@ static enum plan_fp8 fp8_of(const struct quern_problem *q, const struct target *
 static bool takes(const struct quern_problem *q, const struct target *t)
 {
     (void)t;
-    return q->op == QUERN_OP_GEMM && !problem_has_group(q);
+    return problem_has_activation(q) && !problem_has_group(q);
 }
 
 static quern_status accepts(const struct quern_problem *q, const struct target *t)
@@ -287,15 +287,21 @@ static uint32_t vgprs(const struct plan *p)
                       converts + (p->skinny.row_lanes > 1 ? 4 * columns : 0) + 16);
 }
 
+/* Groups of rows of W that a launch has side by side. */
+static int64_t groups_of_launch(const struct plan *p)
+{
+    return model_ceil_div(p->problem.n, rows_of_workgroup(p)) * model_together(p);
+}
+
 /* Bytes of weights that a compute unit should have asked for at any time (IN_FLIGHT_NS). Only units
  * that have work share what memory brings. */
 static int64_t flight_asked(const struct plan *p)
 {
     const struct target *const t = p->target;
-    const int64_t groups = model_ceil_div(p->problem.n, rows_of_workgroup(p));
+    const int64_t groups = groups_of_launch(p);
     const double units = groups < t->cus ? (double)groups : t->cus;
-    const double half =
-        (double)p->problem.n * (double)p->problem.k * weight_bytes(&p->problem) / 2 / units;
+    const double half = (double)(p->problem.n * model_together(p)) * (double)p->problem.k *
+                        weight_bytes(&p->problem) / 2 / units;
     const double asked = t->bandwidth_gbs * IN_FLIGHT_NS / units;
 
     return (int64_t)(asked < half ? asked : half);
@@ -447,9 +453,7 @@ static void try_one(struct plan *p, const struct model_counts *counts,
  * ranking do, or as the model asks. A shape that the caller names (`wanted`) need not. */
 static bool busy_enough(struct plan *p, const struct model_ranking *ranking)
 {
-    const int64_t groups = model_ceil_div(p->problem.n, rows_of_workgroup(p));
-
-    p->estimate.busy_percent = target_fill(p->target, (uint64_t)groups).percent;
+    p->estimate.busy_percent = target_fill(p->target, (uint64_t)groups_of_launch(p)).percent;
     if (p->skinny.row_lanes != 8 && model_full(ranking) &&
         !model_busy(p, BUSY_PERCENT_FULL, model_least_rows(p)))
         return false;
@@ -469,7 +473,8 @@ static void try_walking(struct plan *p, const struct model_counts *counts,
 
     p->resident = 0;
     try_one(p, counts, ranking);
-    if (plan_is_base(p) || trips_of(p) % p->skinny.ring || (groups <= cus && !ranking->wanted))
+    if (plan_is_base(p) || p->block_rows || trips_of(p) % p->skinny.ring ||
+        (groups <= cus && !ranking->wanted))
         return;
     const int64_t partial = (int64_t)p->waves * results_of(p) * p->wave_size * 8;
     const int64_t lds = staged_bytes(p) + (p->skinny.split_k > 1 ? partial : 0);
@@ -764,6 +769,7 @@ static const struct plan_fields fields[] = {{layer_fields}, {formats},     {tile
 
 static const struct plan_template templates[] = {{"prelude/prelude"},
                                                  {"prelude/layer"},
+                                                 {.choose = template_of_rows},
                                                  {"prelude/glu", .when = field_has_act},
                                                  {"prelude/reduce"},
                                                  {"prelude/round"},

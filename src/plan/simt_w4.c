@@ -32,7 +32,7 @@
 static bool takes(const struct quern_problem *q, const struct target *t)
 {
     (void)t;
-    return q->op == QUERN_OP_GEMM && problem_has_group(q) && q->wq != QUERN_W_INT4;
+    return problem_has_activation(q) && problem_has_group(q) && q->wq != QUERN_W_INT4;
 }
 
 static quern_status accepts(const struct quern_problem *q, const struct target *t)
@@ -200,7 +200,8 @@ static uint32_t setup_slots(const struct plan *p)
  * store twice as many. */
 static uint32_t table_bytes(const struct plan *p)
 {
-    const bool small = p->problem.n * p->problem.k < SMALL_NK || p->problem.k < SHORT_K;
+    const bool small =
+        p->problem.n * model_together(p) * p->problem.k < SMALL_NK || p->problem.k < SHORT_K;
 
     return PAIRS * 4 * (small ? 32 : p->target->lds_banks);
 }
@@ -252,7 +253,8 @@ static bool streams(const struct plan *p)
     if (p->m_tile > 1)
         return true;
     const double asked = t->bandwidth_gbs * IN_FLIGHT_NS / t->cus;
-    const double half = (double)p->problem.n * (double)p->problem.k / 4 / t->cus;
+    const double half =
+        (double)(p->problem.n * model_together(p)) * (double)p->problem.k / 4 / t->cus;
     const unsigned waves = target_waves_per_simd(t, p->estimate.vgprs, 0, p->wave_size, 1);
     return waves >= (target_issue_cycles(t) > 1 ? t->vgprs / REGISTERS_SLOW : WAVES_FAST) &&
            (double)p->estimate.bytes_in_flight >= (asked < half ? asked : half);
@@ -411,6 +413,7 @@ static const struct plan_fields fields[] = {{layer_fields}, {weight_fields}, {ro
 
 static const struct plan_template templates[] = {{"prelude/prelude"},
                                                  {"prelude/layer"},
+                                                 {.choose = template_of_rows},
                                                  {"prelude/glu", .when = field_has_act},
                                                  {"prelude/reduce"},
                                                  {.choose = template_of_codes},

@@ -12,13 +12,29 @@ int64_t plan_cycles(const struct plan *p, int64_t slices)
 
     if (p->family->cycles)
         return p->family->cycles(p, all);
-    return e->kernel_cycles * all / model_ceil_div(e->workgroups, p->target->cus);
+    return e->kernel_cycles * all /
+           model_ceil_div(e->workgroups * model_together(p), p->target->cus);
+}
+
+/* Blocks of op=moe with m rows of A, whose block_rows a plan has, in slices. */
+static int64_t slices_of_blocks(const struct plan *p, int64_t m)
+{
+    struct quern_problem q = p->problem;
+
+    q.block_rows = p->block_rows;
+    return problem_blocks(&q, m) * (p->block_rows / p->m_tile);
 }
 
 int64_t plan_launch_cycles(const struct plan *p, int64_t rows)
 {
     const struct quern_problem *const q = &p->problem;
     const int64_t row = q->k * dtype_bytes(q->a) + q->n * dtype_bytes(q->c);
+
+    if (p->block_rows) {
+        const int64_t slices = slices_of_blocks(p, rows), of_kernel = plan_cycles(p, slices);
+        const int64_t of_memory = p->estimate.memory_cycles * slices / model_together(p);
+        return of_kernel > of_memory ? of_kernel : of_memory;
+    }
     const int64_t kernel = plan_cycles(p, model_ceil_div(rows, p->m_tile));
     /* further rows add their own A and C to the bytes of the first slice */
     const int64_t memory =
@@ -45,6 +61,11 @@ static const struct plan *plan_among(const struct plan_set *set, size_t count, i
     while (i + 1 < count && m > set->plans[i].m_hi)
         i++;
     return &set->plans[i];
+}
+
+int plan_block_rows(const struct plan_set *set, int64_t m)
+{
+    return plan_for(set, m)->block_rows;
 }
 
 const struct plan *plan_for(const struct plan_set *set, int64_t m)
@@ -108,6 +129,11 @@ static size_t slices_among(const struct plan_set *set, size_t kernels, int64_t m
 
     if (plan_units(largest) == PLAN_UNITS_NONE)
         return add_slices(largest, 0, 1, slices);
+    if (largest->block_rows) {
+        const struct plan *const p = plan_for(set, m);
+        *slices = (struct plan_slice){p, 0, m, slices_of_blocks(p, m)};
+        return 1;
+    }
     if (plan_units(largest) == PLAN_UNITS_TILES && kernels > 1) {
         while (kernels > 1 && m < set->plans[kernels - 1].m_lo)
             kernels--;
@@ -164,7 +190,8 @@ void plan_cover(struct plan_set *set)
     struct plan_slice slices[2];
 
     set->covered = false;
-    if (set->count < 2 || plan_units(&set->plans[set->count - 1]) != PLAN_UNITS_TILES)
+    if (set->count < 2 || plan_units(&set->plans[set->count - 1]) != PLAN_UNITS_TILES ||
+        set->plans[0].block_rows)
         return; /* plan_slices compares no times */
     for (size_t i = 0; i < sizeof set->cover; i++) {
         const size_t m = i / PLAN_CELLS_OF_64 * CELL_ROWS + cell_rows[i % PLAN_CELLS_OF_64];

@@ -52,7 +52,8 @@ bool plan_cost_of(const struct plan_set *set, enum plan_units units, int m, stru
     const struct quern_problem *const q = &set->plans[0].problem;
     struct plan p;
 
-    if (!choose(set, units, m, &p))
+    /* a kernel of op=moe has its blocks' rows, and no other can be put in its place */
+    if (set->plans[0].block_rows || !choose(set, units, m, &p))
         return false;
     const int slices = (m + p.m_tile - 1) / p.m_tile;
     *cost = (struct plan_cost){
@@ -80,7 +81,8 @@ static void add_kernels(struct str *out, const struct plan_set *set, int m)
     for (size_t i = 0; i < count; i++) {
         str_addf(out, "%s%s", i ? ", then " : "", slices[i].plan->symbol);
         if (slices[i].slices > 1)
-            str_addf(out, " in %" PRId64 " slices", slices[i].slices);
+            str_addf(out, " in %s%" PRId64 " slices", slices[i].plan->block_rows ? "at most " : "",
+                     slices[i].slices);
     }
     str_addf(out, ": %.1f us\n",
              target_microseconds(set->plans[0].target, (double)plan_slices_cycles(slices, count)));

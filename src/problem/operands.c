@@ -8,13 +8,18 @@
 _Static_assert(OPERAND_COUNT <= QUERN_OPERANDS_MAX && OPERAND_COUNT <= 32,
                "callers' arrays hold every operand, and so do the bits of operands_of");
 _Static_assert(sizeof(struct quern_args) ==
-                   sizeof(size_t) + (OPERAND_COUNT + 1) * sizeof(void *) + 2 * sizeof(int64_t),
+                   sizeof(size_t) + (OPERAND_COUNT + 1) * sizeof(void *) + 3 * sizeof(int64_t),
                "every address in quern_args but that of the workspace is an operand's");
 
 const struct operand_row operand_rows[OPERAND_COUNT] = {
+#define ROW(name, access, alignment, weights, optional)                                            \
+    {#name, offsetof(struct quern_args, name), QUERN_SIM_##access, alignment, weights, optional},
 #define OPERAND(number, name, present, element, shape, access, alignment, weights)                 \
-    {#name, offsetof(struct quern_args, name), QUERN_SIM_##access, alignment, weights},
+    ROW(name, access, alignment, weights, false)
+#define OPTIONAL(number, name, present, element, shape, access, alignment, weights)                \
+    ROW(name, access, alignment, weights, true)
 #include "problem/operands.def"
+#undef ROW
 };
 
 /* ---- What the rows call ---------------------------------------------------------------------- */
@@ -37,6 +42,11 @@ struct shape {
     int64_t size[3];
 };
 
+static bool moe(const struct quern_problem *p)
+{
+    return p->op == QUERN_OP_MOE;
+}
+
 static struct shape vector(int64_t n)
 {
     return (struct shape){1, {n}};
@@ -45,6 +55,20 @@ static struct shape vector(int64_t n)
 static struct shape matrix(int64_t rows, int64_t columns)
 {
     return (struct shape){2, {rows, columns}};
+}
+
+/* What one expert has of something, of all experts of op=moe. Of four dimensions the first two
+ * become one. */
+static struct shape each(const struct quern_problem *p, struct shape of_one)
+{
+    struct shape all = {of_one.rank + 1, {p->experts}};
+
+    if (!moe(p))
+        return of_one;
+    if (of_one.rank == 3)
+        return (struct shape){3, {p->experts * of_one.size[0], of_one.size[1], of_one.size[2]}};
+    memcpy(all.size + 1, of_one.size, (size_t)of_one.rank * sizeof *of_one.size);
+    return all;
 }
 
 /* How many groups a row of W has; 0 without groups. groups(): how many all of W has. */
@@ -118,7 +142,8 @@ static struct shape scales_shape(const struct quern_problem *p)
 
 static struct shape result_shape(const struct quern_problem *p, int64_t m)
 {
-    return problem_has_activation(p) ? matrix(m, problem_columns(p)) : matrix(p->n, p->k);
+    return problem_has_activation(p) ? matrix(problem_results(p, m), problem_columns(p))
+                                     : matrix(p->n, p->k);
 }
 
 /* ---- The rows of one problem ----------------------------------------------------------------- */
@@ -174,6 +199,12 @@ quern_status quern_problem_operands(const struct quern_problem *problem, int64_t
     TRY(problem_normalise(problem, &p));
     FAIL_IF(m < 1 || m > INT32_MAX, QUERN_E_ARGUMENT, "m=%lld is out of range; expected 1 to %d",
             (long long)m, INT32_MAX);
+    FAIL_IF(moe(&p) && !p.block_rows, QUERN_E_ARGUMENT,
+            "how long rows and experts of op=moe are depends on block_rows; take it from "
+            "quern_op_block_rows");
+    FAIL_IF(m > problem_rows_max(&p), QUERN_E_ARGUMENT,
+            "m=%lld rows of A; with top_k=%d expected 1 to %lld", (long long)m, p.top_k,
+            (long long)problem_rows_max(&p));
     *count = 0;
     for (int i = 0; i < OPERAND_COUNT; i++)
         *count += operand_describe(&p, (enum operand)i, m, &operands[*count]);

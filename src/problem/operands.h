@@ -26,6 +26,7 @@ struct operand_row {
     enum quern_sim_access access;
     unsigned alignment; /* of its address, in bytes; a power of two */
     bool weights;       /* one of those that quern_quantize makes */
+    bool optional;      /* a launch may leave it out */
 };
 extern const struct operand_row operand_rows[OPERAND_COUNT];
 

@@ -26,7 +26,7 @@ struct names {
     {(const char *const[]){NULL, __VA_ARGS__},                                                     \
      sizeof((const char *const[]){NULL, __VA_ARGS__}) / sizeof(char *)}
 
-static const struct names op_names = NAMES("gemm", "dequant");
+static const struct names op_names = NAMES("gemm", "dequant", "moe");
 static const struct names weight_names =
     NAMES("nf4", "fp4", "mxfp4", "int4", "fp8", "fp8fnuz", "none");
 static const struct names scale_names = NAMES("f32", "f16", "bf16", "nested", "e8m0", "tensor");
@@ -95,7 +95,7 @@ const char *op_name(enum quern_op_kind op)
 }
 bool problem_has_activation(const struct quern_problem *p)
 {
-    return p->op == QUERN_OP_GEMM;
+    return p->op == QUERN_OP_GEMM || p->op == QUERN_OP_MOE;
 }
 
 int64_t problem_group(const struct quern_problem *p)
@@ -106,6 +106,42 @@ int64_t problem_group(const struct quern_problem *p)
 int64_t problem_columns(const struct quern_problem *p)
 {
     return p->act ? p->n / 2 : p->n;
+}
+
+int64_t problem_results(const struct quern_problem *p, int64_t m)
+{
+    return p->op == QUERN_OP_MOE ? m * p->top_k : m;
+}
+
+int64_t problem_rows_max(const struct quern_problem *p)
+{
+    return p->op == QUERN_OP_MOE ? INT32_MAX / p->top_k : INT32_MAX;
+}
+
+int64_t problem_blocks(const struct quern_problem *p, int64_t m)
+{
+    const int64_t choices = problem_results(p, m), rows = p->block_rows;
+    /* each expert with choices may leave all but one slot of a block empty; and no block is for
+     * less than one choice */
+    const int64_t padded = choices + p->experts * (rows - 1), single = choices * rows;
+
+    return ((padded < single ? padded : single) + rows - 1) / rows;
+}
+
+int64_t problem_slots(const struct quern_problem *p, int64_t m)
+{
+    return problem_blocks(p, m) * p->block_rows;
+}
+
+struct quern_problem problem_of_expert(const struct quern_problem *p)
+{
+    struct quern_problem one = *p;
+
+    if (p->op == QUERN_OP_MOE) {
+        one.op = QUERN_OP_GEMM;
+        one.experts = one.top_k = one.block_rows = 0;
+    }
+    return one;
 }
 
 int64_t problem_weight_row(const struct quern_problem *p, int64_t row)
@@ -138,7 +174,9 @@ bool problem_equal(const struct quern_problem *p, const struct quern_problem *q)
     return p->n == q->n && p->k == q->k && p->op == q->op && p->wq == q->wq &&
            p->group == q->group && p->scale == q->scale && p->zero == q->zero && p->a == q->a &&
            p->c == q->c && p->bias == q->bias && p->layout == q->layout && p->round == q->round &&
-           p->exact == q->exact && p->kernels == q->kernels && p->act == q->act && p->glu == q->glu;
+           p->exact == q->exact && p->kernels == q->kernels && p->act == q->act &&
+           p->glu == q->glu && p->experts == q->experts && p->top_k == q->top_k &&
+           p->block_rows == q->block_rows;
 }
 
 uint64_t problem_hash(const struct quern_problem *p)
@@ -157,6 +195,10 @@ uint64_t problem_hash(const struct quern_problem *p)
      * golden ratio, made odd */
     h = (h ^ (uint64_t)p->n) * UINT64_C(0x9e3779b97f4a7c15);
     h = ((h ^ h >> 32) ^ (uint64_t)p->k) * UINT64_C(0x9e3779b97f4a7c15);
+    if (p->op == QUERN_OP_MOE)
+        h = ((h ^ h >> 32) ^ (uint64_t)p->experts ^ (uint64_t)p->top_k << 16 ^
+             (uint64_t)p->block_rows << 32) *
+            UINT64_C(0x9e3779b97f4a7c15);
     return h ^ h >> 32;
 }
 
@@ -330,6 +372,26 @@ static quern_status check_pairs(const struct quern_problem *p)
     return QUERN_OK;
 }
 
+/* experts, top_k and block_rows, of op=moe alone. */
+static quern_status check_experts(const struct quern_problem *p)
+{
+    if (p->op != QUERN_OP_MOE) {
+        TRY(check_absent("experts", !p->experts, p));
+        TRY(check_absent("top_k", !p->top_k, p));
+        return check_absent("block_rows", !p->block_rows, p);
+    }
+    FAIL_IF(p->experts < 1 || p->experts > PROBLEM_EXPERTS_MAX, QUERN_E_PROBLEM,
+            "experts=%d; op=moe expects 1 to %d", p->experts, PROBLEM_EXPERTS_MAX);
+    FAIL_IF(p->top_k < 1 || p->top_k > PROBLEM_TOP_K_MAX, QUERN_E_PROBLEM,
+            "top_k=%d; op=moe expects 1 to %d", p->top_k, PROBLEM_TOP_K_MAX);
+    FAIL_IF(p->block_rows < 0 || p->block_rows > PROBLEM_BLOCK_ROWS_MAX ||
+                (p->block_rows & (p->block_rows - 1)),
+            QUERN_E_PROBLEM, "block_rows=%d; expected a power of two from 1 to %d", p->block_rows,
+            PROBLEM_BLOCK_ROWS_MAX);
+    TRY(check_absent("exact", !p->exact, p));
+    return check_absent("kernels", !p->kernels, p);
+}
+
 static quern_status check_types(const struct quern_problem *p)
 {
     const bool a16 = p->a == QUERN_F16 || p->a == QUERN_BF16;
@@ -411,6 +473,7 @@ static quern_status normalise(struct quern_problem p, struct quern_problem *out)
     if (p.kernels)
         TRY(check_range("kernels", (int)p.kernels, &kernels_names));
     TRY(check_pairs(&p));
+    TRY(check_experts(&p));
     if (problem_has_scale(&p))
         TRY(check_range("scale", (int)p.scale, &scale_names));
     if (problem_has_zero(&p))
@@ -447,35 +510,62 @@ quern_status problem_normalise_at(const struct quern_problem *array, size_t inde
 
 /* ---- Text ------------------------------------------------------------------------------------ */
 
-enum word_kind { WORD_ENUM, WORD_GROUP, WORD_DIMENSION, WORD_FLAG };
+enum word_kind { WORD_ENUM, WORD_GROUP, WORD_DIMENSION, WORD_FLAG, WORD_COUNT };
 
-/* The words in canonical order; `field` finds the member that a word sets. */
+/* What canonical text leaves out: act, glu, … where nothing is given. */
+static bool has_act(const struct quern_problem *p)
+{
+    return p->act != 0;
+}
+static bool has_exact(const struct quern_problem *p)
+{
+    return p->exact != 0;
+}
+static bool has_kernels(const struct quern_problem *p)
+{
+    return p->kernels != 0;
+}
+static bool has_experts(const struct quern_problem *p)
+{
+    return p->op == QUERN_OP_MOE;
+}
+static bool has_block_rows(const struct quern_problem *p)
+{
+    return p->block_rows != 0;
+}
+
+/* The words in canonical order; `field` finds the member that a word sets, and `applies` says of
+ * which problems text has it; null: of all. */
 static const struct word {
     const char *key;
     enum word_kind kind;
     size_t field;
     const struct names *names;
+    bool (*applies)(const struct quern_problem *p);
 } words[] = {
 #define FIELD(member) offsetof(struct quern_problem, member)
-    {"op", WORD_ENUM, FIELD(op), &op_names},
-    {"wq", WORD_ENUM, FIELD(wq), &weight_names},
-    {"group", WORD_GROUP, FIELD(group), NULL},
-    {"scale", WORD_ENUM, FIELD(scale), &scale_names},
-    {"zero", WORD_ENUM, FIELD(zero), &zero_names},
-    {"a", WORD_ENUM, FIELD(a), &dtype_names},
-    {"c", WORD_ENUM, FIELD(c), &dtype_names},
-    {"n", WORD_DIMENSION, FIELD(n), NULL},
-    {"k", WORD_DIMENSION, FIELD(k), NULL},
-    {"bias", WORD_FLAG, FIELD(bias), NULL},
-    {"act", WORD_ENUM, FIELD(act), &act_names},
-    {"glu", WORD_ENUM, FIELD(glu), &glu_names},
-    {"layout", WORD_ENUM, FIELD(layout), &layout_names},
-    {"round", WORD_ENUM, FIELD(round), &round_names},
-    {"exact", WORD_ENUM, FIELD(exact), &exact_names},
-    {"kernels", WORD_ENUM, FIELD(kernels), &kernels_names},
+    {"op", WORD_ENUM, FIELD(op), &op_names, NULL},
+    {"wq", WORD_ENUM, FIELD(wq), &weight_names, NULL},
+    {"group", WORD_GROUP, FIELD(group), NULL, problem_has_group},
+    {"scale", WORD_ENUM, FIELD(scale), &scale_names, problem_has_scale},
+    {"zero", WORD_ENUM, FIELD(zero), &zero_names, problem_has_zero},
+    {"a", WORD_ENUM, FIELD(a), &dtype_names, problem_has_activation},
+    {"c", WORD_ENUM, FIELD(c), &dtype_names, NULL},
+    {"n", WORD_DIMENSION, FIELD(n), NULL, NULL},
+    {"k", WORD_DIMENSION, FIELD(k), NULL, NULL},
+    {"bias", WORD_FLAG, FIELD(bias), NULL, problem_has_activation},
+    {"act", WORD_ENUM, FIELD(act), &act_names, has_act},
+    {"glu", WORD_ENUM, FIELD(glu), &glu_names, has_act},
+    {"experts", WORD_COUNT, FIELD(experts), NULL, has_experts},
+    {"top_k", WORD_COUNT, FIELD(top_k), NULL, has_experts},
+    {"block_rows", WORD_COUNT, FIELD(block_rows), NULL, has_block_rows},
+    {"layout", WORD_ENUM, FIELD(layout), &layout_names, NULL},
+    {"round", WORD_ENUM, FIELD(round), &round_names, NULL},
+    {"exact", WORD_ENUM, FIELD(exact), &exact_names, has_exact},
+    {"kernels", WORD_ENUM, FIELD(kernels), &kernels_names, has_kernels},
 #undef FIELD
 };
-#define WORD_COUNT (sizeof words / sizeof *words)
+#define WORDS (sizeof words / sizeof *words)
 
 static_assert(sizeof(enum quern_dtype) == sizeof(int), "enumerations are read through int");
 
@@ -537,6 +627,12 @@ static quern_status parse_value(const struct word *w, const char *text, size_t n
         FAIL_IF(value != 0 && value != 1, QUERN_E_PROBLEM, "%s=%.*s; expected 0 or 1", w->key,
                 (int)(n > 32 ? 32 : n), text);
         p->bias = (int32_t)value;
+    } else if (w->kind == WORD_COUNT) {
+        const int32_t count = (int32_t)value;
+        FAIL_IF(value < 1 || value > INT32_MAX, QUERN_E_PROBLEM,
+                "%s=%.*s is no number from 1 to %d", w->key, (int)(n > 32 ? 32 : n), text,
+                INT32_MAX);
+        memcpy(field, &count, sizeof count);
     } else if (w->kind == WORD_GROUP) {
         FAIL_IF(value < 1 || value > 4096, QUERN_E_PROBLEM,
                 "group=%.*s; expected a power of two from 32 to 4096, or channel",
@@ -558,7 +654,7 @@ static quern_status parse_value(const struct word *w, const char *text, size_t n
 quern_status quern_problem_parse(const char *text, struct quern_problem *problem)
 {
     struct quern_problem p = QUERN_INIT(struct quern_problem);
-    bool seen[WORD_COUNT] = {false};
+    bool seen[WORDS] = {false};
 
     FAIL_IF(!text, QUERN_E_ARGUMENT, "text is null");
     TRY(extensible_check(problem_type, problem));
@@ -575,47 +671,23 @@ quern_status quern_problem_parse(const char *text, struct quern_problem *problem
             "\"%.*s\" is no key=value word; a problem looks like \"wq=nf4 n=4096 k=4096 a=bf16\"",
             shown, at);
         const size_t key = (size_t)(equals - at);
-        while (i < WORD_COUNT && (strlen(words[i].key) != key || memcmp(words[i].key, at, key)))
+        while (i < WORDS && (strlen(words[i].key) != key || memcmp(words[i].key, at, key)))
             i++;
-        FAIL_IF(i == WORD_COUNT, QUERN_E_PROBLEM,
+        FAIL_IF(i == WORDS, QUERN_E_PROBLEM,
                 "unknown word \"%.*s\"; known words are op wq group scale zero a c n k bias act "
-                "glu layout round exact kernels",
+                "glu experts top_k block_rows layout round exact kernels",
                 shown, at);
         FAIL_IF(seen[i], QUERN_E_PROBLEM, "%s is given twice", words[i].key);
         seen[i] = true;
         TRY(parse_value(&words[i], equals + 1, length - key - 1, &p));
         at += length;
     }
-    for (size_t i = 0; i < WORD_COUNT; i++)
+    for (size_t i = 0; i < WORDS; i++)
         if (seen[i] && words[i].kind == WORD_FLAG && p.op == QUERN_OP_DEQUANT)
             FAIL(QUERN_E_PROBLEM, "%s does not apply to op=dequant; leave it out", words[i].key);
     TRY(normalise(p, &p));
     extensible_write(problem_type, &p, problem);
     return QUERN_OK;
-}
-
-static bool applies(const struct word *w, const struct quern_problem *p)
-{
-    switch (w->key[0]) {
-    case 'g': /* what canonical text leaves out where nothing is given, here and below */
-        return w->key[1] == 'r' ? problem_has_group(p) : p->glu != 0;
-    case 's':
-        return problem_has_scale(p);
-    case 'z':
-        return problem_has_zero(p);
-    case 'a':
-        if (w->key[1])
-            return p->act != 0;
-        return problem_has_activation(p);
-    case 'b':
-        return problem_has_activation(p);
-    case 'e':
-        return p->exact != 0;
-    case 'k':
-        return !w->key[1] || p->kernels;
-    default:
-        return true;
-    }
 }
 
 /* Appends as much of `more` to a text of n bytes as there is room for; returns its new length. */
@@ -630,7 +702,7 @@ void problem_text(const struct quern_problem *p, char text[QUERN_TEXT_MAX])
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < WORD_COUNT; i++) {
+    for (size_t i = 0; i < WORDS; i++) {
         const struct word *const w = &words[i];
         const void *const field = (const char *)p + w->field;
         const char *value;
@@ -638,7 +710,7 @@ void problem_text(const struct quern_problem *p, char text[QUERN_TEXT_MAX])
         int number;
         int64_t dimension;
 
-        if (!applies(w, p))
+        if (w->applies && !w->applies(p))
             continue;
         memcpy(&number, field, sizeof number);
         if (w->kind == WORD_DIMENSION) {

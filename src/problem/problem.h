@@ -10,6 +10,10 @@
 
 /* Largest N and K: element offsets of [N,K] operands then fit in 62 bits. */
 #define PROBLEM_MAX_DIMENSION ((int64_t)1 << 30)
+/* The most experts of op=moe, choices of a row of A among them, and rows of a block. */
+#define PROBLEM_EXPERTS_MAX    1024
+#define PROBLEM_TOP_K_MAX      64
+#define PROBLEM_BLOCK_ROWS_MAX 128
 
 /* Views a caller's problem as this version's struct. *view becomes `in`, or `own`, with a copy,
  * where the caller was compiled against a struct of another size. QUERN_E_ARGUMENT: that size is
@@ -48,6 +52,20 @@ int64_t problem_weight_row(const struct quern_problem *p, int64_t row);
 /* Whether gate and up of a pair lie less than 2 GiB apart in b, so that what lanes add to an
  * address that they share fits 32 bits. */
 bool problem_pairs_near(const struct quern_problem *p);
+
+/*
+ * Of a normalised problem with activations and m rows of A: rows of C, of op=moe the choices, m
+ * times top_k, else m; and the most rows of A that a launch has, so that a row of C fits 31 bits.
+ */
+int64_t problem_results(const struct quern_problem *p, int64_t m);
+int64_t problem_rows_max(const struct quern_problem *p);
+/* Of op=moe with its block_rows, and m rows of A: the most slots that blocks for so many choices
+ * have together, and how many blocks that is. */
+int64_t problem_slots(const struct quern_problem *p, int64_t m);
+int64_t problem_blocks(const struct quern_problem *p, int64_t m);
+/* The layer of one expert of op=moe: its weights' bytes, operands and products are those of this
+ * op=gemm. A problem of another op is returned as it is. */
+struct quern_problem problem_of_expert(const struct quern_problem *p);
 
 /* The type of the weights of layout dense: fp8, or that of A. */
 enum quern_dtype problem_weight_type(const struct quern_problem *p);

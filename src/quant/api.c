@@ -11,6 +11,9 @@
 static quern_status normalise(const struct quern_problem *problem, struct quern_problem *normal)
 {
     TRY(problem_normalise(problem, normal));
+    FAIL_IF(normal->op == QUERN_OP_MOE, QUERN_E_PROBLEM,
+            "weights of op=moe are made expert by expert, by the same words with op=gemm; experts' "
+            "operands follow one another");
     return quant_accepts(normal);
 }
 

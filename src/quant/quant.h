@@ -150,8 +150,25 @@ quern_status quant_reference(const struct quern_problem *problem, const union op
  * bitsandbytes' code, an offset of 1/sqrt(K) and second scales uniform in [0.25,0.75)/sqrt(K);
  * MXFP4's powers of two are the four about 1/(2 sqrt(K)). A function of the seed alone, the same on
  * every machine. Buffers have the sizes of the problem's operands; null ones are left out. Blocks.
+ * QUERN_E_MEMORY, of op=moe alone.
  */
-void quant_random(const struct quern_problem *problem, int64_t m, uint64_t seed,
-                  const union operand_pointers *out);
+quern_status quant_random(const struct quern_problem *problem, int64_t m, uint64_t seed,
+                          const union operand_pointers *out);
+/* The `index`-th of the numbers that a seed gives. */
+uint64_t quant_random_at(uint64_t seed, uint64_t index);
+
+/*
+ * Mixtures of experts (moe.c), of a problem with block_rows. quant_moe_align puts the choices
+ * topk_ids [m, top_k], i32, into blocks: rows, experts and rows_used are as quern.h describes them,
+ * experts of unused blocks -1; a choice of no expert 0…experts-1 is in no block. The other two are
+ * what quant_reference and quant_random do for op=moe: y[m·top_k, N] is NaN in rows that no block
+ * names. They block. QUERN_E_MEMORY.
+ */
+void quant_moe_align(const struct quern_problem *problem, int64_t m, const int32_t *topk_ids,
+                     int32_t *rows, int32_t *experts, int32_t *rows_used);
+quern_status quant_reference_moe(const struct quern_problem *problem,
+                                 const union operand_pointers *in, int64_t m, double *y);
+quern_status quant_random_moe(const struct quern_problem *problem, int64_t m, uint64_t seed,
+                              const union operand_pointers *out);
 
 #endif

@@ -18,7 +18,7 @@
 #define ACT_SIZE 6
 
 /* The `index`-th output of SplitMix64 (Steele, Lea, Flood 2014) started at `seed`. */
-static uint64_t random_at(uint64_t seed, uint64_t index)
+uint64_t quant_random_at(uint64_t seed, uint64_t index)
 {
     uint64_t z = seed + (index + 1) * UINT64_C(0x9e3779b97f4a7c15);
 
@@ -36,7 +36,7 @@ static float normal_at(uint64_t seed, uint64_t index)
     int32_t sum = 0;
 
     for (uint64_t i = 0; i < 3; i++) {
-        const uint64_t r = random_at(seed, 3 * index + i);
+        const uint64_t r = quant_random_at(seed, 3 * index + i);
         sum += (int32_t)(r & 0xffff) + (int32_t)(r >> 16 & 0xffff) + (int32_t)(r >> 32 & 0xffff) +
                (int32_t)(r >> 48);
     }
@@ -68,7 +68,7 @@ static void fill_normal(const struct fill *f, size_t first, size_t count)
 static void fill_bytes(const struct fill *f, size_t first, size_t count)
 {
     for (size_t i = first; i < first + count; i++) {
-        const uint64_t r = random_at(f->seed, i);
+        const uint64_t r = quant_random_at(f->seed, i);
         const size_t left = f->bytes - 8 * i;
 
         memcpy((uint8_t *)f->array + 8 * i, &r, left < 8 ? left : 8);
@@ -78,7 +78,7 @@ static void fill_bytes(const struct fill *f, size_t first, size_t count)
 static void fill_uniform(const struct fill *f, size_t first, size_t count)
 {
     for (size_t i = first; i < first + count; i++) {
-        const double uniform = (double)(random_at(f->seed, i) >> 40) * 0x1p-24;
+        const double uniform = (double)(quant_random_at(f->seed, i) >> 40) * 0x1p-24;
         ((float *)f->array)[i] = (float)((f->least + uniform) / f->span);
     }
 }
@@ -87,7 +87,7 @@ static void fill_uniform(const struct fill *f, size_t first, size_t count)
 static void fill_uniform_as(const struct fill *f, size_t first, size_t count)
 {
     for (size_t i = first; i < first + count; i++) {
-        const double uniform = (double)(random_at(f->seed, i) >> 40) * 0x1p-24;
+        const double uniform = (double)(quant_random_at(f->seed, i) >> 40) * 0x1p-24;
         quant_store(f->type, f->array, i, (float)((f->least + uniform) / f->span));
     }
 }
@@ -95,14 +95,14 @@ static void fill_uniform_as(const struct fill *f, size_t first, size_t count)
 static void fill_nibbles(const struct fill *f, size_t first, size_t count)
 {
     for (size_t i = first; i < first + count; i++)
-        ((uint8_t *)f->array)[i] = (uint8_t)(random_at(f->seed, i) >> 60);
+        ((uint8_t *)f->array)[i] = (uint8_t)(quant_random_at(f->seed, i) >> 60);
 }
 
 /* Scaled zero points, (z - 8)·s of random z; f->scales are filled already. */
 static void fill_scaled(const struct fill *f, size_t first, size_t count)
 {
     for (size_t i = first; i < first + count; i++) {
-        const float z = (float)(random_at(f->seed, i) >> 60);
+        const float z = (float)(quant_random_at(f->seed, i) >> 60);
         quant_store(f->type, f->array, i, (z - 8) * quant_load(f->type, f->scales, i));
     }
 }
@@ -111,7 +111,7 @@ static void fill_scaled(const struct fill *f, size_t first, size_t count)
 static void fill_fp8(const struct fill *f, size_t first, size_t count)
 {
     for (size_t i = first; i < first + count; i++) {
-        const uint8_t code = (uint8_t)(random_at(f->seed, i) >> 56);
+        const uint8_t code = (uint8_t)(quant_random_at(f->seed, i) >> 56);
         ((uint8_t *)f->array)[i] = isnan(quant_load(f->type, &code, 0)) ? 0 : code;
     }
 }
@@ -119,7 +119,7 @@ static void fill_fp8(const struct fill *f, size_t first, size_t count)
 static void fill_exponents(const struct fill *f, size_t first, size_t count)
 {
     for (size_t i = first; i < first + count; i++)
-        ((uint8_t *)f->array)[i] = (uint8_t)(f->exponent + (random_at(f->seed, i) >> 62));
+        ((uint8_t *)f->array)[i] = (uint8_t)(f->exponent + (quant_random_at(f->seed, i) >> 62));
 }
 
 static void fill_run(void *user, size_t i)
@@ -144,7 +144,7 @@ static void fill_dense(const struct quern_problem *p, uint64_t seed,
 
     if (out->b)
         fill(&(struct fill){.function = fp8 ? fill_fp8 : fill_normal,
-                            .seed = random_at(seed, 1),
+                            .seed = quant_random_at(seed, 1),
                             .array = out->b,
                             .items = (size_t)p->n * (size_t)p->k,
                             .type = problem_weight_type(p),
@@ -161,7 +161,7 @@ static void fill_scales(const struct quern_problem *p, uint64_t seed,
 {
     const size_t blocks = (size_t)p->n * (size_t)(p->k / problem_group(p));
     const double root_k = sqrt((double)p->k);
-    struct fill f = {.seed = random_at(seed, 2), .array = out->scales, .items = blocks};
+    struct fill f = {.seed = quant_random_at(seed, 2), .array = out->scales, .items = blocks};
 
     if (p->wq == QUERN_W_INT4) {
         f.function = fill_uniform_as;
@@ -185,14 +185,14 @@ static void fill_scales(const struct quern_problem *p, uint64_t seed,
         fill(&f);
     if (out->zeros)
         fill(&(struct fill){.function = p->zero == QUERN_ZERO_SCALED ? fill_scaled : fill_nibbles,
-                            .seed = random_at(seed, 5),
+                            .seed = quant_random_at(seed, 5),
                             .array = out->zeros,
                             .items = blocks,
                             .type = problem_scale_type(p),
                             .scales = out->scales});
     if (out->absmax8)
         fill(&(struct fill){.function = fill_bytes,
-                            .seed = random_at(seed, 4),
+                            .seed = quant_random_at(seed, 4),
                             .array = out->absmax8,
                             .items = (blocks + 7) / 8,
                             .bytes = blocks});
@@ -202,14 +202,16 @@ static void fill_scales(const struct quern_problem *p, uint64_t seed,
         *(float *)out->offset = (float)(1 / root_k);
 }
 
-void quant_random(const struct quern_problem *problem, int64_t m, uint64_t seed,
-                  const union operand_pointers *out)
+quern_status quant_random(const struct quern_problem *problem, int64_t m, uint64_t seed,
+                          const union operand_pointers *out)
 {
     const size_t n = (size_t)problem->n, k = (size_t)problem->k;
 
+    if (problem->op == QUERN_OP_MOE)
+        return quant_random_moe(problem, m, seed, out);
     if (out->a)
         fill(&(struct fill){.function = fill_normal,
-                            .seed = random_at(seed, 0),
+                            .seed = quant_random_at(seed, 0),
                             .array = out->a,
                             .items = (size_t)m * k,
                             .type = problem->a,
@@ -218,7 +220,7 @@ void quant_random(const struct quern_problem *problem, int64_t m, uint64_t seed,
         fill_dense(problem, seed, out);
     else if (out->b)
         fill(&(struct fill){.function = fill_bytes,
-                            .seed = random_at(seed, 1),
+                            .seed = quant_random_at(seed, 1),
                             .array = out->b,
                             .items = (n * k / 2 + 7) / 8,
                             .bytes = n * k / 2});
@@ -226,8 +228,9 @@ void quant_random(const struct quern_problem *problem, int64_t m, uint64_t seed,
         fill_scales(problem, seed, out);
     if (out->bias)
         fill(&(struct fill){.function = fill_normal,
-                            .seed = random_at(seed, 3),
+                            .seed = quant_random_at(seed, 3),
                             .array = out->bias,
                             .items = n,
                             .type = problem->c});
+    return QUERN_OK;
 }

@@ -13,9 +13,14 @@ typedef zero_bits_type<ZERO == ZERO_SCALED>::type zero_bits;
 #if HAS_ZEROS
 #define SCALE_OPERANDS const scale_bits *__restrict scales, const zero_bits *__restrict zeros
 #define SCALE_NAMES    scales, zeros
+#define SCALES_OF_EXPERT(expert)                                                                   \
+    scales += (expert) * ((u64)N * BLOCKS);                                                        \
+    zeros += (expert) * ((u64)N * BLOCKS)
 #else
 #define SCALE_OPERANDS const scale_bits *__restrict scales
 #define SCALE_NAMES    scales
+// Makes the operands those of one expert, where there are several (prelude/moe.hip).
+#define SCALES_OF_EXPERT(expert) scales += (expert) * ((u64)N * BLOCKS)
 #endif
 
 // What a wave knows of the groups of its rows of W.

@@ -10,6 +10,11 @@
     const float *__restrict scales, const u8 *__restrict absmax8, const float *__restrict code,    \
         const float *__restrict offset
 #define SCALE_NAMES scales, absmax8, code, offset
+// Makes the operands those of one expert, where there are several (prelude/moe.hip).
+#define SCALES_OF_EXPERT(expert)                                                                   \
+    scales += (expert) * (((u64)N * BLOCKS + NEST - 1) / NEST);                                    \
+    absmax8 += (expert) * ((u64)N * BLOCKS);                                                       \
+    offset += (expert)
 
 constexpr u32 NEST = 256;                 // absmax that share a second scale
 constexpr bool ONE_SEAM = KNOWN && BLOCKS <= NEST; // at most two second scales in a row

@@ -213,7 +213,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
 #if BIAS
             const c_element *__restrict bias,
 #endif
-            c_element *__restrict c, u32 m, u32 first, u64 lda, u64 ldc)
+            SLOT_OPERANDS c_element *__restrict c, u32 m, u32 first, u64 lda, u64 ldc)
 {
     __attribute__((shared)) static u32x4 shared_memory[SHARED_BYTES / sizeof(u32x4)];
 
@@ -225,6 +225,9 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     if (SKEWED && group == GROUPS)
         return;
     const u32 n0 = group * ROWS_PER_GROUP + wave / SPLIT_K * ROWS, m0 = slice * M_TILE;
+#if MOE
+    ENTER_EXPERT((u64)N * (K / 2), group * ROWS_PER_GROUP, ROWS_PER_GROUP)
+#endif
     const decoder decoding = BY_MIX ? make_mix_decoder() : make_decoder();
 
     // Steps begin at the phase, and go on at the row's beginning when they reach its end.
@@ -257,7 +260,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     }
     UNROLL for (u32 i = 0; i < M_TILES; i++) {
         const u32 row = m0 + i * 16 + lane % 16 % M_TILE;
-        a_start[i] = (const u8 *)(a + (u64)(first + minimum(row, m - 1)) * lda + (k + a_part));
+        a_start[i] = (const u8 *)(a + (u64)A_ROW(row) * lda + (k + a_part));
     }
 
     // Eight values of A in the order of words; zeros where the lane's row is of another part.
@@ -306,7 +309,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
         define_dual_dot2();
 #endif
         make_sums(sums_of_a, wave, lane, [&](u32 row) {
-            return (const u8 *)(a + (u64)(first + minimum(m0 + row, m - 1)) * lda);
+            return (const u8 *)(a + (u64)A_ROW(m0 + row) * lda);
         });
         barrier();
     }
@@ -487,7 +490,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     }
 
     store_tiles<SHARED_BYTES>(total, (LDS float *)shared_memory, wave, lane, n0, m0, c, m, first,
-                              ldc, [&](float result, u32 n) {
+                              ldc, SLOT_NAME [&](float result, u32 n, u32 row) {
                                   result *= SCALED && SCALED_BY_DOTS ? RESTORED : CODE_UNIT;
 #if BIAS
                                   result += BIAS_OF(bias, W_ROW(n), b);
@@ -495,6 +498,6 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
 #if GLU
                                   result = activated_of_two(result);
 #endif
-                                  return rounded<c_element>(result, TRUNCATE);
+                                  return rounded<c_element>(ROUTED(result, row), TRUNCATE);
                               });
 }

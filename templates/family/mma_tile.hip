@@ -101,7 +101,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 #if BIAS
             const c_element *__restrict bias,
 #endif
-            c_element *__restrict c, u32 m, u32 first, u64 lda, u64 ldc)
+            SLOT_OPERANDS c_element *__restrict c, u32 m, u32 first, u64 lda, u64 ldc)
 {
     __attribute__((shared)) static u32x4 shared_memory[2 * STAGE_BYTES / 16];
     LDS u8 *const stages = (LDS u8 *)shared_memory;
@@ -123,14 +123,24 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         slice = moved % slices;
     }
     const u32 n0 = group * N_TILE, m0 = slice * M_TILE;
+#if MOE
+    ENTER_EXPERT((u64)N * (K / 2), n0, N_TILE)
+#endif
 
     // ---- From memory to registers. Rows past the end take the last one again, and are not stored.
+#if MOE // the rows may lie further apart than 32 bits reach
+    typedef u64 a_distance;
+    const a_element *a_from = a;
+#define A_DISTANCE(i) ((u64)A_ROW(m0 + (i)) * lda)
+#else
+    typedef u32 a_distance;
     const a_element *a_from = a + (u64)(first + m0) * lda;
-    u32 a_offset[A_PIECES];
-    UNROLL for (u32 i = 0; i < A_PIECES; i++) {
-        const u32 row = minimum(i * (ITEMS / PIECES) + item / PIECES, m - 1 - m0);
-        a_offset[i] = (row * (u32)lda + item % PIECES * 8) * 2;
-    }
+#define A_DISTANCE(i) (minimum(i, m - 1 - m0) * (u32)lda)
+#endif
+    a_distance a_offset[A_PIECES];
+    UNROLL for (u32 i = 0; i < A_PIECES; i++)
+        a_offset[i] =
+            (A_DISTANCE(i * (ITEMS / PIECES) + item / PIECES) + item % PIECES * 8) * 2;
     const u32 part = item % PARTS;
     const u32 n = WHOLE_GROUPS ? n0 + item / PARTS : minimum(n0 + item / PARTS, N - 1);
     const u8 *b_from = b + (u64)W_ROW(n0) * ROW_STRIDE;
@@ -323,14 +333,25 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     typedef c_element finished;
 #define FINISHED(value) rounded<c_element>(value, TRUNCATE)
 #endif
-    auto result = [&](float value, float its_unit, float its_bias) INLINE -> finished {
+    auto result = [&](float value, float its_unit, float its_bias, float weight) INLINE
+        -> finished {
         const float scaled = UNITS_DIFFER || RESULT_UNIT != 1.0f ? value * its_unit : value;
-        return FINISHED(BIAS ? scaled + its_bias : scaled);
+        const float whole = BIAS ? scaled + its_bias : scaled;
+        return FINISHED(MOE && !GLU ? whole * weight : whole);
+    };
+    // Of two rows of W, a column of C.
+    auto column = [&](float value, float weight) INLINE {
+        return rounded<c_element>(MOE ? value * weight : value, TRUNCATE);
     };
 
     // ---- Results, row of A by row of A: a row's place and bounds are computed once
-    c_element *const c_tile = c + (u64)(first + m0 + m_wave) * ldc + C_COLUMN(n0) +
+    c_element *const c_tile = c + (MOE ? 0 : (u64)(first + m0 + m_wave) * ldc) + C_COLUMN(n0) +
                               C_COLUMN(n_wave);
+    // Row i of the wave's rows of C, and what its results are multiplied by.
+    auto c_row = [&](u32 i) INLINE {
+        return c_tile + (MOE ? C_ROW(m0 + m_wave + i) : i) * ldc;
+    };
+    auto weight_of_row = [&](u32 i) INLINE { return ROUTED(1.0f, C_ROW(m0 + m_wave + i)); };
     if constexpr (LANE_HAS_ROW) {
         constexpr u32 COLUMNS = C_COLUMN(RUN); // of C
         typedef c_element c_run __attribute__((ext_vector_type(COLUMNS)));
@@ -343,31 +364,31 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             own_bias[t][v] = bias_of(column);
         }
         UNROLL for (u32 i = 0; i < M_TILES; i++) {
-            if (m0 + m_wave + i * SIDE + down >= m)
+            if (!HAS_ROW(m0 + m_wave + i * SIDE + down))
                 continue;
-            c_element *const row = c_tile + (i * SIDE + down) * ldc;
+            c_element *const row = c_row(i * SIDE + down);
+            const float weight = weight_of_row(i * SIDE + down);
             UNROLL for (u32 r = 0; r < N_TILES * TILE_VALUES; r += RUN) {
                 const u32 t = r / TILE_VALUES, from = r % TILE_VALUES;
-                const u32 across = t * SIDE + tile_row(from, lane), column = n0 + n_wave + across;
+                const u32 across = t * SIDE + tile_row(from, lane), n_run = n0 + n_wave + across;
                 c_run run;
 #if GLU
                 float value[RUN];
                 UNROLL for (u32 v = 0; v < RUN; v++)
                     value[v] = result(sum[i][t][from + v], own_unit[t][from + v],
-                                      own_bias[t][from + v]);
+                                      own_bias[t][from + v], weight);
                 UNROLL for (u32 v = 0; v < COLUMNS; v++)
-                    run[v] =
-                        rounded<c_element>(activated(value[2 * v], value[2 * v + 1]), TRUNCATE);
+                    run[v] = column(activated(value[2 * v], value[2 * v + 1]), weight);
 #else
                 UNROLL for (u32 v = 0; v < RUN; v++)
                     run[v] = result(sum[i][t][from + v], own_unit[t][from + v],
-                                    own_bias[t][from + v]);
+                                    own_bias[t][from + v], weight);
 #endif
-                if (runs_aligned && (WHOLE_GROUPS || column + RUN <= N))
+                if (runs_aligned && (WHOLE_GROUPS || n_run + RUN <= N))
                     *(c_run *)(row + C_COLUMN(across)) = run;
                 else
                     UNROLL for (u32 v = 0; v < COLUMNS; v++)
-                        if (WHOLE_GROUPS || column + v * (RUN / COLUMNS) < N)
+                        if (WHOLE_GROUPS || n_run + v * (RUN / COLUMNS) < N)
                             row[C_COLUMN(across) + v] = run[v];
             }
         }
@@ -380,16 +401,17 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         }
         UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 v = 0; v < TILE_VALUES; v++) {
             const u32 down = i * 16 + tile_row(v, lane);
-            if (m0 + m_wave + down >= m)
+            if (!HAS_ROW(m0 + m_wave + down))
                 continue;
-            c_element *const row = c_tile + down * ldc + C_COLUMN(across);
+            c_element *const row = c_row(down) + C_COLUMN(across);
+            const float weight = weight_of_row(down);
             UNROLL for (u32 t = 0; t < N_TILES; t++)
                 if (WHOLE_GROUPS || n0 + n_wave + t * 16 + across < N) {
-                    const finished own = result(sum[i][t][v], own_unit[t], own_bias[t]);
+                    const finished own = result(sum[i][t][v], own_unit[t], own_bias[t], weight);
 #if GLU
                     const float both = activated_of_two(own);
                     if (HAS_COLUMN(across))
-                        row[C_COLUMN(t * 16)] = rounded<c_element>(both, TRUNCATE);
+                        row[C_COLUMN(t * 16)] = column(both, weight);
 #else
                     row[t * 16] = own;
 #endif

@@ -45,7 +45,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
 #if BIAS
             const c_element *__restrict bias,
 #endif
-            c_element *__restrict c, u32 m, u32 first, u64 lda, u64 ldc)
+            SLOT_OPERANDS c_element *__restrict c, u32 m, u32 first, u64 lda, u64 ldc)
 {
     __attribute__((shared)) static u32x4 shared_memory[SHARED_BYTES / sizeof(u32x4)];
     LDS u8 *const table = (LDS u8 *)shared_memory;
@@ -58,6 +58,9 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     if (SKEWED && group == GROUPS)
         return;
     const u32 n0 = group * ROWS_PER_GROUP + wave / SPLIT_K * ROWS, m0 = slice * M_TILE;
+#if MOE
+    ENTER_EXPERT((u64)N * (K / 2), group * ROWS_PER_GROUP, ROWS_PER_GROUP)
+#endif
 
     // Steps begin at the phase, and go on at the row's beginning when they reach its end.
     const u32 phase = PHASES ? first_step(group, STEPS) : 0;
@@ -84,8 +87,8 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
         scale_row[t] = scales_of_row(W_ROW(start + row), SCALE_NAMES);
     }
     UNROLL for (u32 i = 0; i < M_TILES; i++)
-        a_start[i] = (const u8 *)(a + (u64)(first + minimum(m0 + i * 16 + lane % 16, m - 1)) * lda +
-                                  (k + a_part));
+        a_start[i] =
+            (const u8 *)(a + (u64)A_ROW(m0 + i * 16 + lane % 16) * lda + (k + a_part));
 
     auto load_weights = [&](u32 k, u32 (&packed)[UNITS][N_TILES][CHUNK / 8],
                             chunk_scale (&scale)[SPANS][N_TILES]) {
@@ -222,7 +225,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
 
     // Sums of waves meet where the table was.
     store_tiles<TABLE_BYTES>(total, (LDS float *)shared_memory, wave, lane, n0, m0, c, m, first,
-                             ldc, [&](float result, u32 n) {
+                             ldc, SLOT_NAME [&](float result, u32 n, u32 row) {
                                  result *= CODE_UNIT;
 #if BIAS
                                  result += BIAS_OF(bias, W_ROW(n), b);
@@ -230,6 +233,6 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
 #if GLU
                                  result = activated_of_two(result);
 #endif
-                                 return (c_element)result;
+                                 return (c_element)ROUTED(result, row);
                              });
 }

@@ -18,6 +18,12 @@
 constexpr u32 DOT4 = MATRIX + 1; // a further kind of products: four of 8 bits in one instruction
 
 typedef element_type<C_TYPE>::type c_element;
+// Makes the scale of W that of one expert, where there are several (prelude/moe.hip).
+#if B_SCALED
+#define SCALES_OF_EXPERT(expert) b_scale += (expert)
+#else
+#define SCALES_OF_EXPERT(expert)
+#endif
 typedef number<W_TYPE> w_number;
 typedef number<A_TYPE> a_number;
 
@@ -277,7 +283,7 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
 #if BIAS
             const c_element *__restrict bias,
 #endif
-            c_element *__restrict c, u32 m, u32 first, u64 lda, u64 ldc
+            SLOT_OPERANDS c_element *__restrict c, u32 m, u32 first, u64 lda, u64 ldc
 #if WALKS
             , u32 workgroups
 #endif
@@ -300,6 +306,9 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
     const u32 stride = GROUPS;
 #endif
     const u32 m0 = slice * M_TILE;
+#if MOE
+    ENTER_EXPERT((u64)N * K * W_SIZE, group * ROWS_PER_GROUP, ROWS_PER_GROUP)
+#endif
     const u32 lane_n = K_LANES > 1 ? lane % 16 / K_LANES : lane % ROW_LANES;
     const u32 lane_k = K_LANES > 1 ? lane / 16 * K_LANES + lane % K_LANES : lane / ROW_LANES;
 
@@ -328,12 +337,13 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
         phase = PHASES == 0 || PHASED_PASSES == 0 ? 0 : first_step(begin, PHASED_PASSES);
     };
     enter(group);
-    auto row_of_a = [&](u32 row) { // past the end of m, the last row again
-        return a + (first + minimum(m0 + row, m - 1)) * lda * A_SIZE;
+    auto start_of_row = [&](u32 row) { // lanes may have more rows than a slice has
+        const u32 of_slot = MOE ? A_ROW(m0 + minimum(row, M_TILE - 1)) : 0;
+        return a + (MOE ? of_slot : first + minimum(m0 + row, m - 1)) * lda * A_SIZE;
     };
     const u8 *a_row[COLUMNS];
     UNROLL for (u32 i = 0; i < COLUMNS; i++)
-        a_row[i] = row_of_a(i * ROW_LANES + lane_n);
+        a_row[i] = start_of_row(i * ROW_LANES + lane_n);
     __attribute__((shared, aligned(16))) static u8 staged[STAGED ? M_TILE * STAGE_PITCH : 16];
     const u8 *const own_staged =
         staged + (COLUMNS == 1 ? minimum(lane_n, M_TILE - 1) : lane_n) * STAGE_PITCH;
@@ -383,7 +393,7 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
     auto stage = [&](u32 which) {
         if (which || (WALKS && !RESIDENT && SPLIT_K == 1))
             barrier();
-        const auto from = [&](u32 row) { return row_of_a(row) + which * STAGE_BYTES; };
+        const auto from = [&](u32 row) { return start_of_row(row) + which * STAGE_BYTES; };
         if (LAST_BYTES != STAGE_BYTES && which == K * A_SIZE / STAGE_BYTES)
             stage_rows<M_TILE, LAST_BYTES, STAGE_PITCH, WAVES * WAVE>(staged, item, from);
         else
@@ -553,7 +563,8 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
                     result[j] += partial[((wave + q) * RESULTS + j) * WAVE + lane];
         }
         UNROLL for (u32 j = 0; j < RESULTS; j++) {
-            const bool own = (SPLIT_K == 1 || wave % SPLIT_K == 0) && stores[j] && i[j] < m &&
+            const bool own = (SPLIT_K == 1 || wave % SPLIT_K == 0) && stores[j] &&
+                             (MOE ? HAS_ROW(i[j]) : i[j] < m) &&
                              (WHOLE_GROUPS || (n[j] >= n0_done && n[j] < N));
             if (GLU || own) { // a pair's results are in two lanes
                 result[j] *= w_number::UNIT * a_number::UNIT;
@@ -573,8 +584,8 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
                 result[j] = activated(result[j], across<PAIR_BIT>(result[j], lane));
 #endif
                 if (own && HAS_COLUMN(n[j]))
-                    (c + (u64)(first + i[j]) * ldc)[C_COLUMN(n[j])] =
-                        rounded<c_element>(result[j], TRUNCATE);
+                    (c + (u64)C_ROW(i[j]) * ldc)[C_COLUMN(n[j])] =
+                        rounded<c_element>(ROUTED(result[j], C_ROW(i[j])), TRUNCATE);
             }
         }
         if (!more)

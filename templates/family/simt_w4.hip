@@ -43,7 +43,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
 #if BIAS
             const c_element *__restrict bias,
 #endif
-            c_element *__restrict c, u32 m, u32 first, u64 lda, u64 ldc)
+            SLOT_OPERANDS c_element *__restrict c, u32 m, u32 first, u64 lda, u64 ldc)
 {
 #if PAIRED
     define_dual_dot2();
@@ -59,6 +59,9 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     if (SKEWED && group == GROUPS)
         return;
     const u32 n0 = group * ROWS_PER_GROUP + wave / SPLIT_K * ROWS, m0 = slice * M_TILE;
+#if MOE
+    ENTER_EXPERT((u64)N * (K / 2), group * ROWS_PER_GROUP, ROWS_PER_GROUP)
+#endif
 
     // A wave at the end of W takes rows of the wave before it rather than rows past the end: their
     // results are not stored. Rows of a wave are always neighbours. Rows of A past the end are the
@@ -71,7 +74,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
         scale_row[r] = scales_of_row(W_ROW(n_base + r), SCALE_NAMES);
     }
     UNROLL for (u32 i = 0; i < M_TILE; i++)
-        a_row[i] = (const u8 *)(a + (u64)(first + row_of_a(m0 + i, m)) * lda);
+        a_row[i] = (const u8 *)(a + (u64)A_ROW(m0 + i) * lda);
 
     // Steps begin at the phase, and go on at the row's beginning when they reach its end. start_of
     // is where this lane's chunk of a step begins; past the end of K it is the last chunk again.
@@ -117,7 +120,8 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     const u32 value = reduced_index<VALUES>(lane);
     const u32 n = n_base + value % ROWS, i = m0 + value / ROWS;
     const bool stores =
-        reduced_owner<VALUES>(lane) && (WHOLE_GROUPS || (n >= n0 && n0 < N)) && is_row_of_a(i, m);
+        reduced_owner<VALUES>(lane) && (WHOLE_GROUPS || (n >= n0 && n0 < N)) && HAS_ROW(i);
+    const u32 row_of_c = MOE ? C_ROW(i) : 0;
 #if BIAS
     const float bias_value = BIAS_OF(bias, W_ROW(n), b);
 #endif
@@ -230,7 +234,8 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
 #if GLU
     result = activated(result, across<reduced_pair_bit<VALUES>()>(result, lane));
 #endif
-    c_element *const c_row = c + (u64)(first + i) * ldc;
+    c_element *const c_row = c + (u64)(MOE ? row_of_c : C_ROW(i)) * ldc;
     if (stores && HAS_COLUMN(n))
-        *at_offset(c_row, C_COLUMN(n) * (u32)sizeof(c_element)) = (c_element)result;
+        *at_offset(c_row, C_COLUMN(n) * (u32)sizeof(c_element)) =
+            (c_element)ROUTED(result, row_of_c);
 }

@@ -136,8 +136,3 @@ DEVICE void add_products(const A &a, W pair_of, lane_sum *sum)
 #endif
     }
 }
-
-// The row of A that is computed in place of row `i`: past the end of m, the last one again. A slice
-// of one row never reaches past the end.
-DEVICE u32 row_of_a(u32 i, u32 m) { return M_TILE == 1 ? i : minimum(i, m - 1); }
-DEVICE bool is_row_of_a(u32 i, u32 m) { return M_TILE == 1 || i < m; }

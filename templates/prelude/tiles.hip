@@ -41,13 +41,13 @@ DEVICE tile spread_scale(float scale)
 
 // Adds up the tiles of the waves that share rows of W, and stores the results. Each wave puts its
 // tiles into LDS, [row of A][row of W], as many at a time as fit into SHARED_BYTES; then those
-// waves sum them, in the order of waves, and store what `finish` makes of a sum for row n of W. The
-// halves of a wave write two rows of A at once: in every other row 16 columns are swapped, so that
-// the two meet no bank.
+// waves sum them, in the order of waves, and store what `finish` makes of a sum for row n of W and,
+// where slots name it, a row of C. The halves of a wave write two rows of A at once: in every other
+// row 16 columns are swapped, so that the two meet no bank.
 template <u32 SHARED_BYTES, class ELEMENT, class FINISH>
 DEVICE void store_tiles(const tile (&total)[M_TILES][N_TILES], LDS float *partial, u32 wave,
                         u32 lane, u32 n0, u32 m0, ELEMENT *c, u32 m, u32 first, u64 ldc,
-                        FINISH finish)
+                        SLOT_PARAMETER FINISH finish)
 {
     constexpr u32 ROOM = SHARED_BYTES / (WAVES * 1024); // tiles; pieces have 1, 2 or 4
     constexpr u32 ROUND_TILES = minimum(N_TILES, ROOM < 2 ? 1 : ROOM < 4 ? 2 : 4);
@@ -59,7 +59,7 @@ DEVICE void store_tiles(const tile (&total)[M_TILES][N_TILES], LDS float *partia
     constexpr u32 MEMBERS = SPLIT_K * WAVE; // lanes that share rows of W
     const u32 member = wave % SPLIT_K * WAVE + lane;
     const u32 row = member / ROUND_ROWS, n = n0 + member % ROUND_ROWS;
-    ELEMENT *const c_start = c + (u64)(first + m0 + row) * ldc + C_COLUMN(n);
+    ELEMENT *const c_start = MOE ? c : c + (u64)C_ROW(m0 + row) * ldc + C_COLUMN(n);
     const u32 mine = tile_row(0, lane) * ROUND_ROWS + lane % 16;
     const u32 other = mine ^ (SWAPPED ? lane / 16 % 2 * 16 : 0);
     UNROLL for (u32 i = 0; i < M_TILES; i++)
@@ -74,8 +74,9 @@ DEVICE void store_tiles(const tile (&total)[M_TILES][N_TILES], LDS float *partia
             barrier();
             UNROLL for (u32 o = 0; o < RESULTS; o += MEMBERS) {
                 const u32 down = o / ROUND_ROWS, across = round * 16 + o % ROUND_ROWS;
-                if (m0 + i * 16 + row + down >= m || (!WHOLE_GROUPS && n + across >= N) ||
-                    (MEMBERS > RESULTS && member >= RESULTS))
+                const u32 slot = m0 + i * 16 + row + down; // of some lanes beyond the tile's
+                if ((!MOE && slot >= m) || (!WHOLE_GROUPS && n + across >= N) ||
+                    (MEMBERS > RESULTS && member >= RESULTS) || (MOE && !HAS_ROW(slot)))
                     continue;
                 float result = 0;
                 UNROLL for (u32 part = 0; part < ABREAST; part++) {
@@ -87,9 +88,10 @@ DEVICE void store_tiles(const tile (&total)[M_TILES][N_TILES], LDS float *partia
                     UNROLL for (u32 q = 0; q < SPLIT_K; q++)
                         result = part + q ? result + sums[q * WAVE_FLOATS] : sums[0];
                 }
-                const ELEMENT finished = finish(result, n + across);
+                const ELEMENT finished = finish(result, n + across, MOE ? C_ROW(slot) : 0);
                 if (HAS_COLUMN(n))
-                    c_start[(i * 16 + down) * ldc + C_COLUMN(across)] = finished;
+                    c_start[MOE ? C_ROW(slot) * ldc + C_COLUMN(n) + C_COLUMN(across)
+                                : (i * 16 + down) * ldc + C_COLUMN(across)] = finished;
             }
         }
 }

@@ -84,6 +84,14 @@ static const struct {
     {"int4_bf16_u8_m1_sm_90", "wq=int4 n=4096 k=4096 a=bf16 zero=u8", "sm_90", 1},
     {"nf4_f32_m4_sm_80", "wq=nf4 n=384 k=1536 a=f32 bias=1", "sm_80", 4},
     {"dequant_mxfp4_bf16_sm_120", "op=dequant wq=mxfp4 n=1000 k=1024 c=bf16", "sm_120", 1},
+    {"moe_nf4_bf16_m1_gfx942",
+     "op=moe wq=nf4 n=1536 k=2048 a=bf16 act=silu_mul glu=halves experts=128 top_k=8", "gfx942", 1},
+    {"moe_mxfp4_bf16_m16_gfx1151", "op=moe wq=mxfp4 n=2880 k=2880 a=bf16 bias=1 experts=32 top_k=1",
+     "gfx1151", 16},
+    {"moe_int4_f16_u8_tile_gfx942", "op=moe wq=int4 n=2048 k=768 a=f16 zero=u8 experts=128 top_k=1",
+     "gfx942", 32768},
+    {"moe_none_bf16_m8_gfx1201", "op=moe wq=none n=1408 k=2048 a=bf16 experts=64 top_k=6",
+     "gfx1201", 300},
     {"fp4_f16_tail_m3_gfx1201", "wq=fp4 n=100 k=416 group=32 a=f16 c=f32", "gfx1201", 3},
 };
 #define GOLDEN_COUNT (sizeof golden / sizeof *golden)

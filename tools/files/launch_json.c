@@ -118,9 +118,28 @@ static json_t *resources_json(const struct quern_resources *r)
                      (json_int_t)r->scratch_bytes, "waves_per_simd", (json_int_t)r->waves_per_simd);
 }
 
-int launch_plan_make(quern_op *op, const struct quern_problem *problem, const char *target,
-                     int64_t m, json_t **plan, bool *used)
+/* What only a plan of op=moe has: how many rows of A there are, slots, and slots of a block. */
+static int add_blocks(json_t *plan, const struct quern_problem *problem, int64_t m)
 {
+    int64_t slots;
+
+    if (problem->op != QUERN_OP_MOE)
+        return EXIT_OK;
+    const quern_status status = quern_moe_slots(problem, m, &slots);
+    if (status)
+        return fail_status(status, NULL);
+    return json_object_set_new(plan, "tokens", json_integer(m)) ||
+                   json_object_set_new(plan, "rows", json_integer(slots)) ||
+                   json_object_set_new(plan, "block_rows", json_integer(problem->block_rows))
+               ? fail("out of memory")
+               : EXIT_OK;
+}
+
+int launch_plan_make(quern_op *op, const struct quern_problem *given, const char *target, int64_t m,
+                     json_t **plan, bool *used)
+{
+    struct quern_problem at_m = *given;
+    const struct quern_problem *const problem = &at_m;
     struct quern_operand operands[QUERN_OPERANDS_MAX + 1];
     struct quern_launch launches[QUERN_LAUNCHES_MAX];
     struct quern_kernel_info main_kernel = {0};
@@ -129,7 +148,9 @@ int launch_plan_make(quern_op *op, const struct quern_problem *problem, const ch
     size_t operand_count = 0, launch_count = 0;
     quern_status status;
 
-    if ((status = quern_problem_text(problem, text, sizeof text)) ||
+    /* the text of the plan says how large blocks are, so that its operands can be made anew */
+    if ((status = quern_op_block_rows(op, m, &at_m.block_rows)) ||
+        (status = quern_problem_text(problem, text, sizeof text)) ||
         (status = quern_problem_operands(problem, m, operands, &operand_count)) ||
         (status = quern_op_launches(op, m, launches, &launch_count)) ||
         (status = quern_target_find(target, &info)))
@@ -159,7 +180,7 @@ int launch_plan_make(quern_op *op, const struct quern_problem *problem, const ch
                       "workspace_bytes", (json_int_t)quern_op_workspace(op, m), "operands",
                       operands_json(operands, operand_count), "launches", array, "resources",
                       resources_json(&main_kernel.resources));
-    return *plan ? EXIT_OK : fail("out of memory");
+    return *plan ? add_blocks(*plan, problem, m) : fail("out of memory");
 }
 
 /* ---- Reading --------------------------------------------------------------------------------- */

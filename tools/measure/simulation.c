@@ -35,6 +35,46 @@ static void make_up(const struct plan_operand *o, void *memory)
     }
 }
 
+static struct buffer *buffer_named(struct simulation *s, const char *name)
+{
+    for (size_t i = 0; i < s->buffer_count; i++)
+        if (!strcmp(s->buffers[i].name, name))
+            return &s->buffers[i];
+    return NULL;
+}
+
+/* Makes up which experts the rows of A go to, where no file says it: for each top_k different ones,
+ * all equally likely. Any bits would name none. */
+static int make_up_blocks(struct simulation *s)
+{
+    struct quern_problem p = QUERN_INIT(struct quern_problem);
+    struct buffer *const rows = buffer_named(s, "rows"),
+                         *const experts = buffer_named(s, "experts"),
+                         *const used = buffer_named(s, "rows_used");
+    uint64_t state = 1;
+
+    if (!s->plan.problem || quern_problem_parse(s->plan.problem, &p) || p.op != QUERN_OP_MOE ||
+        !rows || !experts || !used || rows->path || experts->path || used->path)
+        return EXIT_OK;
+    const int64_t m = s->plan.m;
+    int32_t *const ids = calloc((size_t)(m * p.top_k), sizeof *ids);
+    if (!ids)
+        return fail("out of memory");
+    for (int64_t i = 0; i < m * p.top_k; i++) {
+        const int64_t first = i / p.top_k * p.top_k;
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        ids[i] = (int32_t)((state >> 33) % (uint64_t)p.experts);
+        for (int64_t j = first; j < i && p.top_k <= p.experts; j++)
+            if (ids[j] == ids[i]) { /* the next one, and compare from the beginning */
+                ids[i] = (ids[i] + 1) % p.experts;
+                j = first - 1;
+            }
+    }
+    const quern_status e = quern_moe_align(&p, m, ids, rows->memory, experts->memory, used->memory);
+    free(ids);
+    return e ? fail_status(e, NULL) : EXIT_OK;
+}
+
 /* Memory for one operand of the plan's list, filled from its file unless it is only written. */
 static int prepare_listed(struct simulation *s, const struct plan_operand *o)
 {
@@ -121,6 +161,8 @@ int simulation_operands(struct simulation *s)
     status = operand_files_known(s->files, s->file_count, names, s->plan.operand_count);
     for (size_t i = 0; !status && i < s->plan.operand_count; i++)
         status = prepare_listed(s, &s->plan.operands[i]);
+    if (!status && s->invent)
+        status = make_up_blocks(s);
     return status ? status : check_pointers(s);
 }
 

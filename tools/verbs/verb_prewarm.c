@@ -128,12 +128,17 @@ static void make_all(struct prewarm *w, const struct prewarm_target *t, quern_ct
 
 /* ---- Verifying ------------------------------------------------------------------------------- */
 
-static bool wanted_m(const struct prewarm_problem *p, int64_t m)
+/* The largest M that was asked for among those that a kernel serves; 0: there is none. */
+static int64_t largest_wanted(const struct prewarm_problem *p, const struct prewarm_kernel *k)
 {
-    for (size_t i = 0; i < p->m.count; i++)
-        if (p->m.ranges[i].lo <= m && m <= p->m.ranges[i].hi)
-            return true;
-    return false;
+    int64_t largest = 0;
+
+    for (size_t i = 0; i < p->m.count; i++) {
+        const int64_t hi = p->m.ranges[i].hi < k->m_hi ? p->m.ranges[i].hi : k->m_hi;
+        if (hi >= p->m.ranges[i].lo && hi >= k->m_lo && hi > largest)
+            largest = hi;
+    }
+    return largest;
 }
 
 static void add_run(struct prewarm_problem *p, int64_t m)
@@ -169,10 +174,8 @@ static void choose_runs(const struct prewarm *w, struct prewarm_problem *p)
         return;
     add_run(p, p->m.ranges[0].lo);
     for (size_t i = all ? 0 : p->kernel_count - 1; i < p->kernel_count; i++) {
-        int64_t m = p->kernels[i].m_hi;
-        while (m > p->kernels[i].m_lo && !wanted_m(p, m))
-            m--;
-        if (wanted_m(p, m))
+        const int64_t m = largest_wanted(p, &p->kernels[i]);
+        if (m)
             add_run(p, m);
         else if (all && !is_run(p, i))
             add_run(p, p->kernels[i].m_hi);

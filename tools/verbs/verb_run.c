@@ -112,6 +112,19 @@ static int launch(struct run *r)
     return e ? fail_status(e, NULL) : EXIT_OK;
 }
 
+/* Of op=moe alone, whose operands depend on the op's blocks: creates the op before they are read. */
+static int create_for_blocks(struct run *r)
+{
+    if (r->problem.op != QUERN_OP_MOE)
+        return EXIT_OK;
+    quern_status e = quern_open(&r->common.library, &r->ctx);
+    if (!e)
+        e = create(r);
+    if (!e)
+        e = quern_op_block_rows(r->op, r->m, &r->problem.block_rows);
+    return e ? fail_status(e, NULL) : EXIT_OK;
+}
+
 static int finish(struct run *r)
 {
     int status = EXIT_OK;
@@ -135,10 +148,11 @@ static int run(struct run *r)
     /* only the first argument is a problem: operand files follow it */
     if ((status = options_first_problem(&r->common, &r->problem, r->text)) ||
         (status = options_one_m(&r->m_set, &r->m)) ||
-        (status = operand_files(&r->common, r->files, &r->file_count)) || (status = prepare(r)))
+        (status = operand_files(&r->common, r->files, &r->file_count)) ||
+        (status = create_for_blocks(r)) || (status = prepare(r)))
         return status;
-    quern_status e = quern_open(&r->common.library, &r->ctx);
-    if (!e)
+    quern_status e = r->ctx ? QUERN_OK : quern_open(&r->common.library, &r->ctx);
+    if (!e && !r->op)
         e = create(r);
     if (e)
         return fail_status(e, NULL);

@@ -232,6 +232,8 @@ constexpr float CODE_UNIT = 1.0f / 12.0f; // what one unit of CODE is worth
 
 #define SCALE_OPERANDS const float *__restrict scales
 #define SCALE_NAMES    scales
+// Makes the operands those of one expert, where there are several (prelude/moe.hip).
+#define SCALES_OF_EXPERT(expert) scales += (expert) * ((u64)N * BLOCKS)
 
 // What a wave knows of the scales of one row of W, and what a lane has loaded for its next chunk.
 struct row_scales {

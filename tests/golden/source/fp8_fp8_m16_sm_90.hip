@@ -8,6 +8,7 @@
 constexpr unsigned N = 4096;            // rows of W
 constexpr unsigned K = 4096;            // columns of W
 #define GLU 0                           // whether two rows of W become a column of C
+#define MOE 0                           // whether slots name the rows, and blocks the expert
 #define C_TYPE BF16                     // elements of C and of a bias
 #define A_TYPE FP8                      // elements of A
 #define SCALE_IS_NESTED 0               // whether scales are quantised again

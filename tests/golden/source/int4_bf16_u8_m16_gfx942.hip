@@ -19,6 +19,7 @@
 constexpr unsigned N = 4096;            // rows of W
 constexpr unsigned K = 4096;            // columns of W
 #define GLU 0                           // whether two rows of W become a column of C
+#define MOE 0                           // whether slots name the rows, and blocks the expert
 constexpr unsigned BLOCK = 128;         // weights along K that share a scale
 #define WORD_ORDER K8                   // of the weights in a word
 #define WORD_BLOCKS false               // whether b is [K/32,N] blocks of 4
@@ -244,6 +245,21 @@ template <class T> DEVICE float bias_or_zero(const T *bias, u32 n, const void *o
 #define HAS_COLUMN(n) true
 #endif
 
+// ---- prelude/rows ----
+// The rows of a slice, one after another from `first` on: of A, where past the end of m the last
+// one stands in for those that are missing, and of C, which has no such rows. A slice of one row
+// never reaches past the end. Where slots name the rows, prelude/moe.hip is in this file's place.
+
+DEVICE bool is_row_of_a(u32 i, u32 m) { return M_TILE == 1 || i < m; }
+
+#define SLOT_OPERANDS
+#define SLOT_PARAMETER
+#define SLOT_NAME
+#define A_ROW(i)           (first + (M_TILE == 1 ? i : minimum(i, m - 1)))
+#define C_ROW(i)           (first + i)
+#define HAS_ROW(i)         is_row_of_a(i, m)
+#define ROUTED(value, row) (value)
+
 // ---- prelude/mfma16 ----
 // Matrix instructions of gfx90a and gfx942: 16 rows of A times 16 rows of W, 16 along K, four in
 // each quarter of the wave. A lane holds one column of the result, of W's row lane % 16, and rows
@@ -312,13 +328,13 @@ DEVICE tile spread_scale(float scale)
 
 // Adds up the tiles of the waves that share rows of W, and stores the results. Each wave puts its
 // tiles into LDS, [row of A][row of W], as many at a time as fit into SHARED_BYTES; then those
-// waves sum them, in the order of waves, and store what `finish` makes of a sum for row n of W. The
-// halves of a wave write two rows of A at once: in every other row 16 columns are swapped, so that
-// the two meet no bank.
+// waves sum them, in the order of waves, and store what `finish` makes of a sum for row n of W and,
+// where slots name it, a row of C. The halves of a wave write two rows of A at once: in every other
+// row 16 columns are swapped, so that the two meet no bank.
 template <u32 SHARED_BYTES, class ELEMENT, class FINISH>
 DEVICE void store_tiles(const tile (&total)[M_TILES][N_TILES], LDS float *partial, u32 wave,
                         u32 lane, u32 n0, u32 m0, ELEMENT *c, u32 m, u32 first, u64 ldc,
-                        FINISH finish)
+                        SLOT_PARAMETER FINISH finish)
 {
     constexpr u32 ROOM = SHARED_BYTES / (WAVES * 1024); // tiles; pieces have 1, 2 or 4
     constexpr u32 ROUND_TILES = minimum(N_TILES, ROOM < 2 ? 1 : ROOM < 4 ? 2 : 4);
@@ -330,7 +346,7 @@ DEVICE void store_tiles(const tile (&total)[M_TILES][N_TILES], LDS float *partia
     constexpr u32 MEMBERS = SPLIT_K * WAVE; // lanes that share rows of W
     const u32 member = wave % SPLIT_K * WAVE + lane;
     const u32 row = member / ROUND_ROWS, n = n0 + member % ROUND_ROWS;
-    ELEMENT *const c_start = c + (u64)(first + m0 + row) * ldc + C_COLUMN(n);
+    ELEMENT *const c_start = MOE ? c : c + (u64)C_ROW(m0 + row) * ldc + C_COLUMN(n);
     const u32 mine = tile_row(0, lane) * ROUND_ROWS + lane % 16;
     const u32 other = mine ^ (SWAPPED ? lane / 16 % 2 * 16 : 0);
     UNROLL for (u32 i = 0; i < M_TILES; i++)
@@ -345,8 +361,9 @@ DEVICE void store_tiles(const tile (&total)[M_TILES][N_TILES], LDS float *partia
             barrier();
             UNROLL for (u32 o = 0; o < RESULTS; o += MEMBERS) {
                 const u32 down = o / ROUND_ROWS, across = round * 16 + o % ROUND_ROWS;
-                if (m0 + i * 16 + row + down >= m || (!WHOLE_GROUPS && n + across >= N) ||
-                    (MEMBERS > RESULTS && member >= RESULTS))
+                const u32 slot = m0 + i * 16 + row + down; // of some lanes beyond the tile's
+                if ((!MOE && slot >= m) || (!WHOLE_GROUPS && n + across >= N) ||
+                    (MEMBERS > RESULTS && member >= RESULTS) || (MOE && !HAS_ROW(slot)))
                     continue;
                 float result = 0;
                 UNROLL for (u32 part = 0; part < ABREAST; part++) {
@@ -358,9 +375,10 @@ DEVICE void store_tiles(const tile (&total)[M_TILES][N_TILES], LDS float *partia
                     UNROLL for (u32 q = 0; q < SPLIT_K; q++)
                         result = part + q ? result + sums[q * WAVE_FLOATS] : sums[0];
                 }
-                const ELEMENT finished = finish(result, n + across);
+                const ELEMENT finished = finish(result, n + across, MOE ? C_ROW(slot) : 0);
                 if (HAS_COLUMN(n))
-                    c_start[(i * 16 + down) * ldc + C_COLUMN(across)] = finished;
+                    c_start[MOE ? C_ROW(slot) * ldc + C_COLUMN(n) + C_COLUMN(across)
+                                : (i * 16 + down) * ldc + C_COLUMN(across)] = finished;
             }
         }
 }
@@ -695,9 +713,14 @@ typedef zero_bits_type<ZERO == ZERO_SCALED>::type zero_bits;
 #if HAS_ZEROS
 #define SCALE_OPERANDS const scale_bits *__restrict scales, const zero_bits *__restrict zeros
 #define SCALE_NAMES    scales, zeros
+#define SCALES_OF_EXPERT(expert)                                                                   \
+    scales += (expert) * ((u64)N * BLOCKS);                                                        \
+    zeros += (expert) * ((u64)N * BLOCKS)
 #else
 #define SCALE_OPERANDS const scale_bits *__restrict scales
 #define SCALE_NAMES    scales
+// Makes the operands those of one expert, where there are several (prelude/moe.hip).
+#define SCALES_OF_EXPERT(expert) scales += (expert) * ((u64)N * BLOCKS)
 #endif
 
 // What a wave knows of the groups of its rows of W.
@@ -1297,7 +1320,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
 #if BIAS
             const c_element *__restrict bias,
 #endif
-            c_element *__restrict c, u32 m, u32 first, u64 lda, u64 ldc)
+            SLOT_OPERANDS c_element *__restrict c, u32 m, u32 first, u64 lda, u64 ldc)
 {
     __attribute__((shared)) static u32x4 shared_memory[SHARED_BYTES / sizeof(u32x4)];
 
@@ -1309,6 +1332,9 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     if (SKEWED && group == GROUPS)
         return;
     const u32 n0 = group * ROWS_PER_GROUP + wave / SPLIT_K * ROWS, m0 = slice * M_TILE;
+#if MOE
+    ENTER_EXPERT((u64)N * (K / 2), group * ROWS_PER_GROUP, ROWS_PER_GROUP)
+#endif
     const decoder decoding = BY_MIX ? make_mix_decoder() : make_decoder();
 
     // Steps begin at the phase, and go on at the row's beginning when they reach its end.
@@ -1341,7 +1367,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     }
     UNROLL for (u32 i = 0; i < M_TILES; i++) {
         const u32 row = m0 + i * 16 + lane % 16 % M_TILE;
-        a_start[i] = (const u8 *)(a + (u64)(first + minimum(row, m - 1)) * lda + (k + a_part));
+        a_start[i] = (const u8 *)(a + (u64)A_ROW(row) * lda + (k + a_part));
     }
 
     // Eight values of A in the order of words; zeros where the lane's row is of another part.
@@ -1390,7 +1416,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
         define_dual_dot2();
 #endif
         make_sums(sums_of_a, wave, lane, [&](u32 row) {
-            return (const u8 *)(a + (u64)(first + minimum(m0 + row, m - 1)) * lda);
+            return (const u8 *)(a + (u64)A_ROW(m0 + row) * lda);
         });
         barrier();
     }
@@ -1571,7 +1597,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     }
 
     store_tiles<SHARED_BYTES>(total, (LDS float *)shared_memory, wave, lane, n0, m0, c, m, first,
-                              ldc, [&](float result, u32 n) {
+                              ldc, SLOT_NAME [&](float result, u32 n, u32 row) {
                                   result *= SCALED && SCALED_BY_DOTS ? RESTORED : CODE_UNIT;
 #if BIAS
                                   result += BIAS_OF(bias, W_ROW(n), b);
@@ -1579,6 +1605,6 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
 #if GLU
                                   result = activated_of_two(result);
 #endif
-                                  return rounded<c_element>(result, TRUNCATE);
+                                  return rounded<c_element>(ROUTED(result, row), TRUNCATE);
                               });
 }

@@ -19,6 +19,7 @@
 constexpr unsigned N = 4096;            // rows of W
 constexpr unsigned K = 4096;            // columns of W
 #define GLU 0                           // whether two rows of W become a column of C
+#define MOE 0                           // whether slots name the rows, and blocks the expert
 constexpr unsigned BLOCK = 128;         // weights along K that share a scale
 #define WORD_ORDER K8                   // of the weights in a word
 #define WORD_BLOCKS false               // whether b is [K/32,N] blocks of 4
@@ -241,6 +242,21 @@ template <class T> DEVICE float bias_or_zero(const T *bias, u32 n, const void *o
 #define C_COLUMN(n)   (n)
 #define HAS_COLUMN(n) true
 #endif
+
+// ---- prelude/rows ----
+// The rows of a slice, one after another from `first` on: of A, where past the end of m the last
+// one stands in for those that are missing, and of C, which has no such rows. A slice of one row
+// never reaches past the end. Where slots name the rows, prelude/moe.hip is in this file's place.
+
+DEVICE bool is_row_of_a(u32 i, u32 m) { return M_TILE == 1 || i < m; }
+
+#define SLOT_OPERANDS
+#define SLOT_PARAMETER
+#define SLOT_NAME
+#define A_ROW(i)           (first + (M_TILE == 1 ? i : minimum(i, m - 1)))
+#define C_ROW(i)           (first + i)
+#define HAS_ROW(i)         is_row_of_a(i, m)
+#define ROUTED(value, row) (value)
 
 // ---- prelude/reduce ----
 // Sums over the lanes of a wave. A wave that holds VALUES sums per lane folds them in halves: in
@@ -588,9 +604,14 @@ typedef zero_bits_type<ZERO == ZERO_SCALED>::type zero_bits;
 #if HAS_ZEROS
 #define SCALE_OPERANDS const scale_bits *__restrict scales, const zero_bits *__restrict zeros
 #define SCALE_NAMES    scales, zeros
+#define SCALES_OF_EXPERT(expert)                                                                   \
+    scales += (expert) * ((u64)N * BLOCKS);                                                        \
+    zeros += (expert) * ((u64)N * BLOCKS)
 #else
 #define SCALE_OPERANDS const scale_bits *__restrict scales
 #define SCALE_NAMES    scales
+// Makes the operands those of one expert, where there are several (prelude/moe.hip).
+#define SCALES_OF_EXPERT(expert) scales += (expert) * ((u64)N * BLOCKS)
 #endif
 
 // What a wave knows of the groups of its rows of W.
@@ -864,11 +885,6 @@ DEVICE void add_products(const A &a, W pair_of, lane_sum *sum)
     }
 }
 
-// The row of A that is computed in place of row `i`: past the end of m, the last one again. A slice
-// of one row never reaches past the end.
-DEVICE u32 row_of_a(u32 i, u32 m) { return M_TILE == 1 ? i : minimum(i, m - 1); }
-DEVICE bool is_row_of_a(u32 i, u32 m) { return M_TILE == 1 || i < m; }
-
 // ---- family/simt_int4 ----
 // C[m,n] = sum over k of A[m,k] * W[n,k] (+ bias[n]) for a few rows of A and int4 W.
 //
@@ -1110,7 +1126,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
 #if BIAS
             const c_element *__restrict bias,
 #endif
-            c_element *__restrict c, u32 m, u32 first, u64 lda, u64 ldc)
+            SLOT_OPERANDS c_element *__restrict c, u32 m, u32 first, u64 lda, u64 ldc)
 {
 #if PAIRED
     define_dual_dot2();
@@ -1130,6 +1146,9 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     if (SKEWED && group == GROUPS)
         return;
     const u32 n0 = group * ROWS_PER_GROUP + wave / SPLIT_K * WAVE_ROWS, m0 = slice * M_TILE;
+#if MOE
+    ENTER_EXPERT((u64)N * (K / 2), group * ROWS_PER_GROUP, ROWS_PER_GROUP)
+#endif
     const u32 lane_n = lane % LANES_N, lane_k = lane / LANES_N;
     const decoder decoding = make_decoder();
 
@@ -1147,10 +1166,12 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     const row_scales groups = scales_of_rows(W_ROW(n_base), W_ROW(n_own), SCALE_NAMES);
     const u64 a_stride = lda * sizeof(a_element);
     const u32 a_lane = lane % A_ROWS;
-    a_row[0] = (const u8 *)a + (first + m0) * a_stride;
+    a_row[0] = (const u8 *)a + (MOE ? A_ROW(m0) : first + m0) * a_stride;
     UNROLL for (u32 i = 0; i < A_TILES && SQUARE; i++)
-        a_row[i] = (const u8 *)a + (first + row_of_a(m0 + i * A_ROWS + a_lane, m)) * a_stride;
-    UNROLL for (u32 i = 1; i < A_TILES && !SQUARE; i++)
+        a_row[i] = (const u8 *)a + A_ROW(m0 + i * A_ROWS + a_lane) * a_stride;
+    UNROLL for (u32 i = 1; i < A_TILES && !SQUARE && MOE; i++)
+        a_row[i] = (const u8 *)a + A_ROW(m0 + i) * a_stride;
+    UNROLL for (u32 i = 1; i < A_TILES && !SQUARE && !MOE; i++)
         a_row[i] = a_row[i - 1] + (m0 + i < m ? a_stride : 0);
 
     // Steps begin at the phase, and go on at the row's beginning when they reach its end. start_of
@@ -1200,7 +1221,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     a_word summed[WORDS];
     auto load_summed = [&]() {
         const u32 tile = A_TILES == 1 ? 0 : part / PARTS;
-        const u32 row = first + row_of_a(m0 + tile * A_ROWS + a_lane, m);
+        const u32 row = A_ROW(m0 + tile * A_ROWS + a_lane);
         const u8 *const from = (const u8 *)a + row * a_stride;
         const u32 chunk = minimum(part % PARTS * PART + lane / A_ROWS, CHUNKS - 1);
         UNROLL for (u32 w = 0; w < WORDS; w++)
@@ -1256,7 +1277,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     }
 
     // After the reduction this lane will hold RESULTS sums of a row of W with a row of A.
-    u32 result_n[RESULTS], result_i[RESULTS];
+    u32 result_n[RESULTS], result_row[RESULTS];
     bool stores[RESULTS];
 #if BIAS
     float bias_value[RESULTS];
@@ -1266,15 +1287,16 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
         const square_result place = square_place(wave, lane, j);
         const bool owner = place.owner;
         result_n[j] = n_base + place.own * LANES_N + place.lane;
-        result_i[j] = m0 + place.tile * A_ROWS + place.row;
+        const u32 slot = m0 + place.tile * A_ROWS + place.row;
 #else
         const bool spread = LANES_N > 1;
         const u32 value = spread ? spread_index<VALUES>(lane, j) : reduced_index<VALUES>(lane);
         const bool owner = spread ? spread_owner<VALUES>(lane) : reduced_owner<VALUES>(lane);
         result_n[j] = n_base + value % ROWS * LANES_N + lane_n;
-        result_i[j] = m0 + value / ROWS;
+        const u32 slot = m0 + value / ROWS;
 #endif
-        stores[j] = owner && is_row_of_a(result_i[j], m) &&
+        result_row[j] = MOE ? C_ROW(slot) : slot;
+        stores[j] = owner && HAS_ROW(slot) &&
                     (WHOLE_GROUPS || (result_n[j] >= n0 && result_n[j] < N));
 #if BIAS
         const u32 bias_n = WHOLE_GROUPS ? result_n[j] : minimum(result_n[j], N - 1);
@@ -1446,9 +1468,9 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
         constexpr u32 PAIR_BIT = SQUARE ? 1 : LANES_N > 1 ? 0 : reduced_pair_bit<VALUES>();
         result[j] = activated(result[j], across<PAIR_BIT>(result[j], lane));
 #endif
-        c_element *const c_row = c + (u64)(first + result_i[j]) * ldc;
+        c_element *const c_row = c + (u64)(MOE ? result_row[j] : C_ROW(result_row[j])) * ldc;
         if (stores[j] && HAS_COLUMN(result_n[j]))
             *at_offset(c_row, C_COLUMN(result_n[j]) * (u32)sizeof(c_element)) =
-                rounded<c_element>(result[j], TRUNCATE);
+                rounded<c_element>(ROUTED(result[j], result_row[j]), TRUNCATE);
     }
 }

@@ -10,6 +10,7 @@ constexpr unsigned K = 2048;            // columns of W
 #define GLU 1                           // whether two rows of W become a column of C
 #define ACT SILU_MUL                    // what they become
 #define GLU_HALVES 1                    // whether all gates come before all ups
+#define MOE 0                           // whether slots name the rows, and blocks the expert
 constexpr unsigned BLOCK = 128;         // weights along K that share a scale
 #define WORD_ORDER K8                   // of the weights in a word
 #define C_TYPE F16                      // elements of C and of a bias

@@ -21,6 +21,7 @@ constexpr unsigned K = 2880;            // columns of W
 #define GLU 1                           // whether two rows of W become a column of C
 #define ACT SWIGLU_OAI                  // what they become
 #define GLU_HALVES 0                    // whether all gates come before all ups
+#define MOE 0                           // whether slots name the rows, and blocks the expert
 constexpr unsigned BLOCK = 32;          // weights along K that share a scale
 #define HIGH_NIBBLE_FIRST false         // which half of a byte is the lower k
 #define C_TYPE BF16                     // elements of C and of a bias
@@ -234,6 +235,21 @@ template <class T> DEVICE float bias_or_zero(const T *bias, u32 n, const void *o
 #define HAS_COLUMN(n) true
 #endif
 
+// ---- prelude/rows ----
+// The rows of a slice, one after another from `first` on: of A, where past the end of m the last
+// one stands in for those that are missing, and of C, which has no such rows. A slice of one row
+// never reaches past the end. Where slots name the rows, prelude/moe.hip is in this file's place.
+
+DEVICE bool is_row_of_a(u32 i, u32 m) { return M_TILE == 1 || i < m; }
+
+#define SLOT_OPERANDS
+#define SLOT_PARAMETER
+#define SLOT_NAME
+#define A_ROW(i)           (first + (M_TILE == 1 ? i : minimum(i, m - 1)))
+#define C_ROW(i)           (first + i)
+#define HAS_ROW(i)         is_row_of_a(i, m)
+#define ROUTED(value, row) (value)
+
 // ---- prelude/glu ----
 // What becomes of gate and up. Infinities and NaN give what PyTorch's operations in f32 give: the
 // comparisons of the bounds are false for NaN, which so passes.
@@ -330,13 +346,13 @@ DEVICE tile spread_scale(float scale)
 
 // Adds up the tiles of the waves that share rows of W, and stores the results. Each wave puts its
 // tiles into LDS, [row of A][row of W], as many at a time as fit into SHARED_BYTES; then those
-// waves sum them, in the order of waves, and store what `finish` makes of a sum for row n of W. The
-// halves of a wave write two rows of A at once: in every other row 16 columns are swapped, so that
-// the two meet no bank.
+// waves sum them, in the order of waves, and store what `finish` makes of a sum for row n of W and,
+// where slots name it, a row of C. The halves of a wave write two rows of A at once: in every other
+// row 16 columns are swapped, so that the two meet no bank.
 template <u32 SHARED_BYTES, class ELEMENT, class FINISH>
 DEVICE void store_tiles(const tile (&total)[M_TILES][N_TILES], LDS float *partial, u32 wave,
                         u32 lane, u32 n0, u32 m0, ELEMENT *c, u32 m, u32 first, u64 ldc,
-                        FINISH finish)
+                        SLOT_PARAMETER FINISH finish)
 {
     constexpr u32 ROOM = SHARED_BYTES / (WAVES * 1024); // tiles; pieces have 1, 2 or 4
     constexpr u32 ROUND_TILES = minimum(N_TILES, ROOM < 2 ? 1 : ROOM < 4 ? 2 : 4);
@@ -348,7 +364,7 @@ DEVICE void store_tiles(const tile (&total)[M_TILES][N_TILES], LDS float *partia
     constexpr u32 MEMBERS = SPLIT_K * WAVE; // lanes that share rows of W
     const u32 member = wave % SPLIT_K * WAVE + lane;
     const u32 row = member / ROUND_ROWS, n = n0 + member % ROUND_ROWS;
-    ELEMENT *const c_start = c + (u64)(first + m0 + row) * ldc + C_COLUMN(n);
+    ELEMENT *const c_start = MOE ? c : c + (u64)C_ROW(m0 + row) * ldc + C_COLUMN(n);
     const u32 mine = tile_row(0, lane) * ROUND_ROWS + lane % 16;
     const u32 other = mine ^ (SWAPPED ? lane / 16 % 2 * 16 : 0);
     UNROLL for (u32 i = 0; i < M_TILES; i++)
@@ -363,8 +379,9 @@ DEVICE void store_tiles(const tile (&total)[M_TILES][N_TILES], LDS float *partia
             barrier();
             UNROLL for (u32 o = 0; o < RESULTS; o += MEMBERS) {
                 const u32 down = o / ROUND_ROWS, across = round * 16 + o % ROUND_ROWS;
-                if (m0 + i * 16 + row + down >= m || (!WHOLE_GROUPS && n + across >= N) ||
-                    (MEMBERS > RESULTS && member >= RESULTS))
+                const u32 slot = m0 + i * 16 + row + down; // of some lanes beyond the tile's
+                if ((!MOE && slot >= m) || (!WHOLE_GROUPS && n + across >= N) ||
+                    (MEMBERS > RESULTS && member >= RESULTS) || (MOE && !HAS_ROW(slot)))
                     continue;
                 float result = 0;
                 UNROLL for (u32 part = 0; part < ABREAST; part++) {
@@ -376,9 +393,10 @@ DEVICE void store_tiles(const tile (&total)[M_TILES][N_TILES], LDS float *partia
                     UNROLL for (u32 q = 0; q < SPLIT_K; q++)
                         result = part + q ? result + sums[q * WAVE_FLOATS] : sums[0];
                 }
-                const ELEMENT finished = finish(result, n + across);
+                const ELEMENT finished = finish(result, n + across, MOE ? C_ROW(slot) : 0);
                 if (HAS_COLUMN(n))
-                    c_start[(i * 16 + down) * ldc + C_COLUMN(across)] = finished;
+                    c_start[MOE ? C_ROW(slot) * ldc + C_COLUMN(n) + C_COLUMN(across)
+                                : (i * 16 + down) * ldc + C_COLUMN(across)] = finished;
             }
         }
 }
@@ -398,6 +416,8 @@ constexpr float CODE_UNIT = 1.0f; // what one unit of CODE is worth
 
 #define SCALE_OPERANDS const u8 *__restrict scales
 #define SCALE_NAMES    scales
+// Makes the operands those of one expert, where there are several (prelude/moe.hip).
+#define SCALES_OF_EXPERT(expert) scales += (expert) * ((u64)N * BLOCKS)
 
 // What a wave knows of the scales of one row of W, and what a lane has loaded for its next chunk.
 struct row_scales {
@@ -590,7 +610,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
 #if BIAS
             const c_element *__restrict bias,
 #endif
-            c_element *__restrict c, u32 m, u32 first, u64 lda, u64 ldc)
+            SLOT_OPERANDS c_element *__restrict c, u32 m, u32 first, u64 lda, u64 ldc)
 {
     __attribute__((shared)) static u32x4 shared_memory[SHARED_BYTES / sizeof(u32x4)];
     LDS u8 *const table = (LDS u8 *)shared_memory;
@@ -603,6 +623,9 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     if (SKEWED && group == GROUPS)
         return;
     const u32 n0 = group * ROWS_PER_GROUP + wave / SPLIT_K * ROWS, m0 = slice * M_TILE;
+#if MOE
+    ENTER_EXPERT((u64)N * (K / 2), group * ROWS_PER_GROUP, ROWS_PER_GROUP)
+#endif
 
     // Steps begin at the phase, and go on at the row's beginning when they reach its end.
     const u32 phase = PHASES ? first_step(group, STEPS) : 0;
@@ -629,8 +652,8 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
         scale_row[t] = scales_of_row(W_ROW(start + row), SCALE_NAMES);
     }
     UNROLL for (u32 i = 0; i < M_TILES; i++)
-        a_start[i] = (const u8 *)(a + (u64)(first + minimum(m0 + i * 16 + lane % 16, m - 1)) * lda +
-                                  (k + a_part));
+        a_start[i] =
+            (const u8 *)(a + (u64)A_ROW(m0 + i * 16 + lane % 16) * lda + (k + a_part));
 
     auto load_weights = [&](u32 k, u32 (&packed)[UNITS][N_TILES][CHUNK / 8],
                             chunk_scale (&scale)[SPANS][N_TILES]) {
@@ -767,7 +790,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
 
     // Sums of waves meet where the table was.
     store_tiles<TABLE_BYTES>(total, (LDS float *)shared_memory, wave, lane, n0, m0, c, m, first,
-                             ldc, [&](float result, u32 n) {
+                             ldc, SLOT_NAME [&](float result, u32 n, u32 row) {
                                  result *= CODE_UNIT;
 #if BIAS
                                  result += BIAS_OF(bias, W_ROW(n), b);
@@ -775,6 +798,6 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
 #if GLU
                                  result = activated_of_two(result);
 #endif
-                                 return (c_element)result;
+                                 return (c_element)ROUTED(result, row);
                              });
 }

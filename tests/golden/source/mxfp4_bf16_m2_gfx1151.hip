@@ -19,6 +19,7 @@
 constexpr unsigned N = 2880;            // rows of W
 constexpr unsigned K = 2880;            // columns of W
 #define GLU 0                           // whether two rows of W become a column of C
+#define MOE 0                           // whether slots name the rows, and blocks the expert
 constexpr unsigned BLOCK = 32;          // weights along K that share a scale
 #define HIGH_NIBBLE_FIRST false         // which half of a byte is the lower k
 #define C_TYPE BF16                     // elements of C and of a bias
@@ -233,6 +234,21 @@ template <class T> DEVICE float bias_or_zero(const T *bias, u32 n, const void *o
 #define HAS_COLUMN(n) true
 #endif
 
+// ---- prelude/rows ----
+// The rows of a slice, one after another from `first` on: of A, where past the end of m the last
+// one stands in for those that are missing, and of C, which has no such rows. A slice of one row
+// never reaches past the end. Where slots name the rows, prelude/moe.hip is in this file's place.
+
+DEVICE bool is_row_of_a(u32 i, u32 m) { return M_TILE == 1 || i < m; }
+
+#define SLOT_OPERANDS
+#define SLOT_PARAMETER
+#define SLOT_NAME
+#define A_ROW(i)           (first + (M_TILE == 1 ? i : minimum(i, m - 1)))
+#define C_ROW(i)           (first + i)
+#define HAS_ROW(i)         is_row_of_a(i, m)
+#define ROUTED(value, row) (value)
+
 // ---- prelude/reduce ----
 // Sums over the lanes of a wave. A wave that holds VALUES sums per lane folds them in halves: in
 // each step a lane gives half of its values to a partner and takes the partner's other half, until
@@ -376,6 +392,8 @@ constexpr float CODE_UNIT = 1.0f; // what one unit of CODE is worth
 
 #define SCALE_OPERANDS const u8 *__restrict scales
 #define SCALE_NAMES    scales
+// Makes the operands those of one expert, where there are several (prelude/moe.hip).
+#define SCALES_OF_EXPERT(expert) scales += (expert) * ((u64)N * BLOCKS)
 
 // What a wave knows of the scales of one row of W, and what a lane has loaded for its next chunk.
 struct row_scales {
@@ -707,11 +725,6 @@ DEVICE void add_products(const A &a, W pair_of, lane_sum *sum)
     }
 }
 
-// The row of A that is computed in place of row `i`: past the end of m, the last one again. A slice
-// of one row never reaches past the end.
-DEVICE u32 row_of_a(u32 i, u32 m) { return M_TILE == 1 ? i : minimum(i, m - 1); }
-DEVICE bool is_row_of_a(u32 i, u32 m) { return M_TILE == 1 || i < m; }
-
 // ---- family/simt_w4 ----
 // C[m,n] = sum over k of A[m,k] * W[n,k] (+ bias[n]) for a few rows of A and 4-bit W.
 //
@@ -757,7 +770,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
 #if BIAS
             const c_element *__restrict bias,
 #endif
-            c_element *__restrict c, u32 m, u32 first, u64 lda, u64 ldc)
+            SLOT_OPERANDS c_element *__restrict c, u32 m, u32 first, u64 lda, u64 ldc)
 {
 #if PAIRED
     define_dual_dot2();
@@ -773,6 +786,9 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     if (SKEWED && group == GROUPS)
         return;
     const u32 n0 = group * ROWS_PER_GROUP + wave / SPLIT_K * ROWS, m0 = slice * M_TILE;
+#if MOE
+    ENTER_EXPERT((u64)N * (K / 2), group * ROWS_PER_GROUP, ROWS_PER_GROUP)
+#endif
 
     // A wave at the end of W takes rows of the wave before it rather than rows past the end: their
     // results are not stored. Rows of a wave are always neighbours. Rows of A past the end are the
@@ -785,7 +801,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
         scale_row[r] = scales_of_row(W_ROW(n_base + r), SCALE_NAMES);
     }
     UNROLL for (u32 i = 0; i < M_TILE; i++)
-        a_row[i] = (const u8 *)(a + (u64)(first + row_of_a(m0 + i, m)) * lda);
+        a_row[i] = (const u8 *)(a + (u64)A_ROW(m0 + i) * lda);
 
     // Steps begin at the phase, and go on at the row's beginning when they reach its end. start_of
     // is where this lane's chunk of a step begins; past the end of K it is the last chunk again.
@@ -831,7 +847,8 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     const u32 value = reduced_index<VALUES>(lane);
     const u32 n = n_base + value % ROWS, i = m0 + value / ROWS;
     const bool stores =
-        reduced_owner<VALUES>(lane) && (WHOLE_GROUPS || (n >= n0 && n0 < N)) && is_row_of_a(i, m);
+        reduced_owner<VALUES>(lane) && (WHOLE_GROUPS || (n >= n0 && n0 < N)) && HAS_ROW(i);
+    const u32 row_of_c = MOE ? C_ROW(i) : 0;
 #if BIAS
     const float bias_value = BIAS_OF(bias, W_ROW(n), b);
 #endif
@@ -944,7 +961,8 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
 #if GLU
     result = activated(result, across<reduced_pair_bit<VALUES>()>(result, lane));
 #endif
-    c_element *const c_row = c + (u64)(first + i) * ldc;
+    c_element *const c_row = c + (u64)(MOE ? row_of_c : C_ROW(i)) * ldc;
     if (stores && HAS_COLUMN(n))
-        *at_offset(c_row, C_COLUMN(n) * (u32)sizeof(c_element)) = (c_element)result;
+        *at_offset(c_row, C_COLUMN(n) * (u32)sizeof(c_element)) =
+            (c_element)ROUTED(result, row_of_c);
 }

@@ -8,6 +8,7 @@
 constexpr unsigned N = 14336;           // rows of W
 constexpr unsigned K = 4096;            // columns of W
 #define GLU 0                           // whether two rows of W become a column of C
+#define MOE 0                           // whether slots name the rows, and blocks the expert
 constexpr unsigned BLOCK = 64;          // weights along K that share a scale
 #define WORD_ORDER BNB                  // of the weights in a word
 #define C_TYPE BF16                     // elements of C and of a bias

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Mixtures of experts on the CPU: putting choices into blocks, op=moe's product in double, and its
+ * operands for a test. What slots, blocks and choices are says quern.h at struct quern_args.
+ */
+#include "quant/quant.h"
+
+#include "base/os.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- Blocks ---------------------------------------------------------------------------------- */
+
+void quant_moe_align(const struct quern_problem *p, int64_t m, const int32_t *topk_ids,
+                     int32_t *rows, int32_t *experts, int32_t *rows_used)
+{
+    const int64_t choices = problem_results(p, m), slots = problem_slots(p, m);
+    int64_t used = 0;
+
+    for (int64_t i = 0; i < slots; i++)
+        rows[i] = (int32_t)choices;
+    for (int64_t i = 0; i < slots / p->block_rows; i++)
+        experts[i] = -1;
+    for (int32_t e = 0; e < p->experts; e++) {
+        int64_t at = used;
+        for (int64_t i = 0; i < choices; i++)
+            if (topk_ids[i] == e)
+                rows[at++] = (int32_t)i;
+        for (; used < at; used += p->block_rows)
+            experts[used / p->block_rows] = e;
+    }
+    *rows_used = (int32_t)used;
+}
+
+quern_status quern_moe_slots(const struct quern_problem *problem, int64_t m, int64_t *slots)
+{
+    struct quern_problem p;
+
+    FAIL_IF(!slots, QUERN_E_ARGUMENT, "slots is null");
+    TRY(problem_normalise(problem, &p));
+    FAIL_IF(p.op != QUERN_OP_MOE || !p.block_rows, QUERN_E_ARGUMENT,
+            "only op=moe with block_rows has slots; quern_op_block_rows gives block_rows");
+    FAIL_IF(m < 1 || m > problem_rows_max(&p), QUERN_E_ARGUMENT,
+            "m=%lld rows of A; with top_k=%d expected 1 to %lld", (long long)m, p.top_k,
+            (long long)problem_rows_max(&p));
+    *slots = problem_slots(&p, m);
+    return QUERN_OK;
+}
+
+quern_status quern_moe_align(const struct quern_problem *problem, int64_t m,
+                             const int32_t *topk_ids, int32_t *rows, int32_t *experts,
+                             int32_t *rows_used)
+{
+    struct quern_problem p;
+    int64_t slots;
+
+    FAIL_IF(!topk_ids || !rows || !experts || !rows_used, QUERN_E_ARGUMENT, "%s is null",
+            !topk_ids  ? "topk_ids"
+            : !rows    ? "rows"
+            : !experts ? "experts"
+                       : "rows_used");
+    TRY(quern_moe_slots(problem, m, &slots));
+    TRY(problem_normalise(problem, &p));
+    quant_moe_align(&p, m, topk_ids, rows, experts, rows_used);
+    return QUERN_OK;
+}
+
+/* ---- One expert ------------------------------------------------------------------------------ */
+
+/* The operands of one expert's op=gemm among those of all. Its A and C are the caller's to set. */
+static union operand_pointers of_expert(const struct quern_problem *one,
+                                        const union operand_pointers *all, int64_t expert)
+{
+    union operand_pointers own = {0};
+    struct quern_operand o;
+
+    for (int i = 0; i < OPERAND_COUNT; i++) {
+        if (!all->at[i] || !operand_describe(one, (enum operand)i, 1, &o))
+            continue;
+        const bool shared = i == OPERAND_A || i == OPERAND_A_SCALE || i == OPERAND_CODE;
+        own.at[i] = (char *)all->at[i] + (shared ? 0 : (uint64_t)expert * o.bytes);
+    }
+    return own;
+}
+
+/* ---- Reference ------------------------------------------------------------------------------- */
+
+struct mixture {
+    const struct quern_problem *problem;
+    struct quern_problem one; /* an expert's op=gemm */
+    const union operand_pointers *in;
+    int64_t choices, slots, columns;
+    uint32_t *named; /* room for the choices of one expert */
+    uint8_t *a;      /* and for their rows of A */
+    double *y;       /* and their results */
+    double *to;      /* the results of all, [choices, columns] */
+};
+
+/* Collects the choices that the used blocks of an expert name; -1: of those elsewhere. */
+static size_t collect(const struct mixture *x, int32_t expert)
+{
+    const uint32_t used = *(const uint32_t *)x->in->rows_used;
+    const int32_t *const experts = x->in->experts;
+    const uint32_t *const rows = x->in->rows;
+    size_t count = 0;
+
+    for (int64_t slot = 0; slot < x->slots && (uint64_t)slot < used; slot++)
+        if (experts[slot / x->problem->block_rows] == expert && rows[slot] < (uint64_t)x->choices &&
+            count < (size_t)x->choices)
+            x->named[count++] = rows[slot];
+    return count;
+}
+
+static quern_status multiply_expert(const struct mixture *x, int32_t expert)
+{
+    const size_t row_bytes = (size_t)x->problem->k * dtype_bytes(x->problem->a);
+    const size_t count = collect(x, expert), columns = (size_t)x->columns;
+    const float *const routing = x->in->routing;
+
+    if (!count)
+        return QUERN_OK;
+    union operand_pointers own = of_expert(&x->one, x->in, expert < 0 ? 0 : expert);
+    for (size_t i = 0; i < count; i++)
+        memcpy(x->a + i * row_bytes,
+               (const char *)x->in->a + x->named[i] / (size_t)x->problem->top_k * row_bytes,
+               row_bytes);
+    own.a = x->a;
+    own.c = NULL;
+    if (expert >= 0)
+        TRY(quant_reference(&x->one, &own, (int64_t)count, x->y));
+    for (size_t i = 0; i < count; i++)
+        for (size_t n = 0; n < columns; n++)
+            x->to[x->named[i] * columns + n] =
+                expert < 0 ? 0
+                           : x->y[i * columns + n] * (routing ? (double)routing[x->named[i]] : 1);
+    return QUERN_OK;
+}
+
+static quern_status multiply_all(const struct mixture *x)
+{
+    FAIL_IF(!x->named || !x->a || !x->y, QUERN_E_MEMORY, "no memory for the rows of %lld choices",
+            (long long)x->choices);
+    for (int32_t e = -1; e < x->problem->experts; e++)
+        TRY(multiply_expert(x, e));
+    return QUERN_OK;
+}
+
+quern_status quant_reference_moe(const struct quern_problem *p, const union operand_pointers *in,
+                                 int64_t m, double *y)
+{
+    struct mixture x = {.problem = p,
+                        .one = problem_of_expert(p),
+                        .in = in,
+                        .choices = problem_results(p, m),
+                        .slots = problem_slots(p, m),
+                        .columns = problem_columns(p),
+                        .to = y};
+    const size_t choices = (size_t)x.choices;
+
+    FAIL_IF(!in->rows || !in->experts || !in->rows_used, QUERN_E_ARGUMENT,
+            "operands rows, experts and rows_used are needed");
+    for (size_t i = 0; i < choices * (size_t)x.columns; i++)
+        y[i] = NAN;
+    x.named = os.malloc(choices * sizeof *x.named);
+    x.a = os.malloc(choices * (size_t)p->k * dtype_bytes(p->a));
+    x.y = os.malloc(choices * (size_t)x.columns * sizeof *x.y);
+    const quern_status status = multiply_all(&x);
+    os.free(x.named);
+    os.free(x.a);
+    os.free(x.y);
+    return status;
+}
+
+/* ---- Operands for a test --------------------------------------------------------------------- */
+
+/* Chooses top_k experts for each of m tokens, all different where there are so many. */
+static void choose_experts(const struct quern_problem *p, int64_t m, uint64_t seed, int32_t *ids)
+{
+    uint64_t drawn = 0;
+
+    for (int64_t t = 0; t < m; t++)
+        for (int32_t j = 0; j < p->top_k; j++) {
+            int32_t *const of_token = ids + t * p->top_k;
+            int32_t id = (int32_t)(quant_random_at(seed, drawn++) % (uint64_t)p->experts);
+            for (int32_t i = 0; i < j && p->top_k <= p->experts; i++)
+                if (of_token[i] == id) { /* the next one, and compare from the beginning */
+                    id = (id + 1) % p->experts;
+                    i = -1;
+                }
+            of_token[j] = id;
+        }
+}
+
+quern_status quant_random_moe(const struct quern_problem *p, int64_t m, uint64_t seed,
+                              const union operand_pointers *out)
+{
+    const struct quern_problem one = problem_of_expert(p);
+    const int64_t choices = problem_results(p, m);
+
+    for (int64_t e = 0; e < p->experts; e++) {
+        union operand_pointers own = of_expert(&one, out, e);
+        if (e)
+            own.a = own.a_scale = own.code = NULL;
+        TRY(quant_random(&one, m, quant_random_at(seed, (uint64_t)e), &own));
+    }
+    for (int64_t i = 0; i < choices && out->routing; i++)
+        ((float *)out->routing)[i] =
+            (float)(quant_random_at(~seed, (uint64_t)i) >> 40) * 0x1p-24f + 0.25f;
+    if (!out->rows || !out->experts || !out->rows_used)
+        return QUERN_OK;
+    int32_t *const ids = os.malloc((size_t)choices * sizeof *ids);
+    FAIL_IF(!ids, QUERN_E_MEMORY, "no memory for %lld choices", (long long)choices);
+    choose_experts(p, m, seed ^ 1, ids);
+    quant_moe_align(p, m, ids, out->rows, out->experts, out->rows_used);
+    os.free(ids);
+    return QUERN_OK;
+}

@@ -1,0 +1,495 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Mixtures of experts (op=moe): every family's kernels against the double reference in full checking
+ * mode, over formats, tokens, experts and choices; the reference against products of plain layers;
+ * blocks that name no expert, slots that name no choice, whatever a host puts there; experts without
+ * rows; row weights; strides; how large blocks are; stacks of weights beyond 4 GiB. One run in 29
+ * here, one in 211 under a sanitizer; all in test_moe_long.c.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "t_build.h"
+#include "t_context.h"
+#include "t_runs.h"
+
+#include "plan/family.h"
+#include "quant/quant.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#ifndef ONE_IN
+#define ONE_IN (T_SANITIZED ? 211 : 29)
+#endif
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+
+static const char *const targets[] = {"gfx1151", "gfx942", "gfx1201", "gfx90a", "gfx950"};
+
+/* ---- Right answers --------------------------------------------------------------------------- */
+
+static const char *const layers[] = {
+    "wq=nf4 n=90 k=320 a=bf16 bias=1",
+    "wq=fp4 n=34 k=512 a=f16 scale=nested group=128 c=f32",
+    "wq=mxfp4 n=68 k=352 a=bf16 bias=1 act=swiglu_oai glu=interleaved",
+    "wq=nf4 n=33 k=192 a=f32",
+    "wq=nf4 n=40 k=256 a=bf16 scale=nested act=silu_mul glu=halves",
+    "wq=int4 n=90 k=256 a=f16 zero=u8 group=64 bias=1",
+    "wq=int4 n=34 k=512 a=bf16 layout=exl c=f16",
+    "wq=int4 n=72 k=256 a=f16 layout=ck zero=scaled group=32",
+    "wq=int4 n=5 k=256 a=f32 zero=u8 group=channel",
+    "wq=int4 n=48 k=384 a=bf16 zero=u8 act=silu_mul glu=halves round=trunc",
+    "wq=fp8 n=45 k=272 a=fp8 bias=1",
+    "wq=fp8 n=34 k=144 a=bf16",
+    "wq=none n=45 k=264 a=bf16 bias=1",
+    "wq=none n=33 k=77 a=f16",
+    "wq=none n=18 k=132 a=f32 act=silu_mul glu=interleaved",
+};
+static const int tokens[] = {1, 2, 7, 64, 300};
+static const int experts[] = {8, 32, 128};
+static const int choices[] = {1, 2, 4, 8};
+
+static void test_kernels_are_right(void **state)
+{
+    (void)state;
+    for (int l = 0; l < COUNT(layers); l++) {
+        for (int t = 0; t < COUNT(targets); t++)
+            for (int i = 0; i < COUNT(tokens) * COUNT(experts) * COUNT(choices); i++)
+                t_runs_add(targets[t], tokens[i % COUNT(tokens)], "op=moe %s experts=%d top_k=%d",
+                           layers[l], experts[i / COUNT(tokens) % COUNT(experts)],
+                           choices[i / COUNT(tokens) / COUNT(experts)]);
+        t_runs_verify(t_cache, ONE_IN);
+    }
+}
+
+/* Each size of blocks that may be asked for, whatever the rows. */
+static void test_blocks_of_any_size(void **state)
+{
+    static const char *const few[] = {
+        "wq=nf4 n=40 k=256 a=bf16", "wq=int4 n=40 k=256 a=f16 zero=u8", "wq=none n=40 k=264 a=f16"};
+
+    (void)state;
+    for (int l = 0; l < COUNT(few); l++)
+        for (int t = 0; t < 3; t++)
+            for (int rows = 1; rows <= 128; rows *= 2)
+                t_runs_add(targets[t], 21, "op=moe %s experts=8 top_k=2 block_rows=%d", few[l],
+                           rows);
+    t_runs_verify(t_cache, T_SANITIZED ? 9 : ONE_IN > 1 ? 3 : 1);
+}
+
+/* ---- The reference --------------------------------------------------------------------------- */
+
+enum { TOKENS = 5, EXPERTS = 4, TOP_K = 2, ROWS = 4 };
+
+static void *host_operand(const struct quern_problem *p, enum operand which, int64_t m)
+{
+    struct quern_operand o;
+
+    return operand_describe(p, which, m, &o) && o.access == QUERN_SIM_READ ? calloc(1, o.bytes)
+                                                                           : NULL;
+}
+
+/* Each choice's row is that of its expert's op=gemm, of that token alone, times its weight. */
+static void check_reference(const char *text)
+{
+    char words[192];
+    union operand_pointers in = {0}, one = {0};
+    struct quern_operand o;
+
+    snprintf(words, sizeof words, "op=moe %s experts=%d top_k=%d block_rows=%d", text, EXPERTS,
+             TOP_K, ROWS);
+    const struct quern_problem p = t_problem(words), gemm = problem_of_expert(&p);
+    const size_t columns = (size_t)problem_columns(&p);
+    double *const y = calloc(TOKENS * TOP_K * columns, sizeof *y), *const row = calloc(columns, 8);
+
+    for (int i = 0; i < OPERAND_COUNT; i++)
+        in.at[i] = host_operand(&p, (enum operand)i, TOKENS);
+    assert_int_equal(quant_random(&p, TOKENS, 7, &in), QUERN_OK);
+    assert_int_equal(quant_reference(&p, &in, TOKENS, y), QUERN_OK);
+    const int32_t *const rows = in.rows, *const whose = in.experts;
+    int named = 0;
+    for (int32_t slot = 0; slot < *(const int32_t *)in.rows_used; slot++) {
+        const int32_t choice = rows[slot], expert = whose[slot / ROWS];
+        if (choice == TOKENS * TOP_K)
+            continue;
+        named++;
+        for (int i = 0; i < OPERAND_COUNT; i++) {
+            const bool shared = i == OPERAND_CODE || i == OPERAND_A_SCALE;
+            one.at[i] = in.at[i] && operand_describe(&gemm, (enum operand)i, 1, &o)
+                            ? (char *)in.at[i] + (shared ? 0 : (size_t)expert * o.bytes)
+                            : NULL;
+        }
+        one.a = (char *)in.a + (size_t)(choice / TOP_K * p.k) * dtype_bytes(p.a);
+        assert_int_equal(quant_reference(&gemm, &one, 1, row), QUERN_OK);
+        for (size_t n = 0; n < columns; n++)
+            assert_true(y[(size_t)choice * columns + n] ==
+                        row[n] * (double)((const float *)in.routing)[choice]);
+    }
+    assert_int_equal(named, TOKENS * TOP_K);
+    for (int i = 0; i < OPERAND_COUNT; i++)
+        free(in.at[i]);
+    free(y);
+    free(row);
+}
+
+static void test_reference(void **state)
+{
+    (void)state;
+    check_reference("wq=nf4 n=10 k=192 a=bf16 bias=1 scale=nested");
+    check_reference("wq=int4 n=16 k=256 a=f16 zero=u8 layout=gptq");
+    check_reference("wq=mxfp4 n=12 k=64 a=f16 act=swiglu_oai glu=halves bias=1");
+    check_reference("wq=fp8 n=6 k=32 a=fp8");
+    check_reference("wq=none n=6 k=33 a=f32 bias=1");
+}
+
+/* Blocks on the CPU, by the definition. */
+static void test_align(void **state)
+{
+    static const int32_t ids[] = {2, 0, 2, 3, -1, 2, 2, 4, 0, 2, INT32_MIN, INT32_MAX};
+    static const int32_t want_rows[] = {1, 8, 12, 12, 0, 2, 5, 6, 9, 12, 12, 12, 3, 12, 12, 12};
+    static const int32_t want_experts[] = {0, 2, 2, 3};
+    const struct quern_problem p =
+        t_problem("op=moe wq=none a=f32 n=8 k=8 experts=4 top_k=2 block_rows=4");
+    int32_t rows[64], whose[16], used;
+    int64_t slots;
+
+    (void)state;
+    assert_int_equal(quern_moe_slots(&p, 6, &slots), QUERN_OK);
+    assert_int_equal(slots, 24); /* 12 + 4·3, a multiple of 4 */
+    assert_int_equal(quern_moe_align(&p, 6, ids, rows, whose, &used), QUERN_OK);
+    assert_int_equal(used, 16);
+    assert_memory_equal(rows, want_rows, sizeof want_rows);
+    assert_memory_equal(whose, want_experts, sizeof want_experts);
+    for (int i = 16; i < 24; i++)
+        assert_int_equal(rows[i], 12);
+    assert_int_equal(whose[4], -1);
+    assert_int_equal(whose[5], -1);
+    assert_int_equal(quern_moe_slots(&p, 0, &slots), QUERN_E_ARGUMENT);
+    const struct quern_problem no_rows =
+        t_problem("op=moe wq=none a=f32 n=8 k=8 experts=4 top_k=2");
+    assert_int_equal(quern_moe_slots(&no_rows, 6, &slots), QUERN_E_ARGUMENT);
+    t_message_has("quern_op_block_rows");
+}
+
+/* ---- What a host may put into rows and experts ----------------------------------------------- */
+
+/*
+ * A layer on the software GPU, whose full check faults on every access outside of an operand. C has
+ * a byte pattern before each launch, which rows that nothing names must keep.
+ */
+struct mixture {
+    quern_ctx *ctx;
+    quern_op *op;
+    struct quern_problem p;
+    int64_t m;
+    union operand_pointers host;
+    quern_buffer *there[OPERAND_COUNT];
+    uint64_t bytes[OPERAND_COUNT];
+    struct quern_args args;
+    double *want;
+};
+
+static void mixture_open(struct mixture *x, const char *target, const char *text, int64_t m)
+{
+    struct quern_operand o;
+
+    *x = (struct mixture){.m = m, .p = t_problem(text), .args = QUERN_INIT(struct quern_args)};
+    x->ctx = t_open(target, t_cache, QUERN_JIT_ON);
+    assert_int_equal(quern_op_create_range(x->ctx, &x->p, m, m, &x->op), QUERN_OK);
+    assert_int_equal(quern_op_block_rows(x->op, m, &x->p.block_rows), QUERN_OK);
+    for (int i = 0; i < OPERAND_COUNT; i++)
+        if (operand_describe(&x->p, (enum operand)i, m, &o)) {
+            x->bytes[i] = o.bytes;
+            x->host.at[i] = calloc(1, o.bytes);
+            assert_int_equal(
+                quern_buffer_create(x->ctx, o.bytes, i == OPERAND_C ? 3 : 1, o.name, &x->there[i]),
+                QUERN_OK);
+            assert_int_equal(quern_args_set(&x->args, o.name, quern_buffer_address(x->there[i])),
+                             QUERN_OK);
+        }
+    assert_int_equal(quant_random(&x->p, m, 11, &x->host), QUERN_OK);
+    x->want = calloc((size_t)(problem_results(&x->p, m) * problem_columns(&x->p)), sizeof(double));
+}
+
+static void mixture_close(struct mixture *x)
+{
+    for (int i = 0; i < OPERAND_COUNT; i++) {
+        quern_buffer_destroy(x->there[i]);
+        free(x->host.at[i]);
+    }
+    free(x->want);
+    quern_op_release(x->op);
+    quern_close(x->ctx);
+}
+
+/* Launches with what is in x->host, and compares every row of C. */
+static void mixture_check(struct mixture *x, double tolerance)
+{
+    const int64_t columns = problem_columns(&x->p), rows = problem_results(&x->p, x->m);
+    const size_t row = (size_t)columns * dtype_bytes(x->p.c);
+    double largest = 0;
+
+    memset(x->host.c, 0x7b, x->bytes[OPERAND_C]);
+    for (int i = 0; i < OPERAND_COUNT; i++)
+        if (x->there[i])
+            assert_int_equal(quern_buffer_write(x->there[i], x->host.at[i], x->bytes[i]), QUERN_OK);
+    if (quern_op_launch(x->op, &x->args, x->m, NULL) != QUERN_OK)
+        fail_msg("%s", quern_last_error()->message);
+    assert_int_equal(quern_buffer_read(x->there[OPERAND_C], x->host.c, x->bytes[OPERAND_C]),
+                     QUERN_OK);
+    union operand_pointers in = x->host;
+    in.c = NULL;
+    assert_int_equal(quant_reference(&x->p, &in, x->m, x->want), QUERN_OK);
+    for (int64_t i = 0; i < rows * columns; i++)
+        if (fabs(x->want[i]) > largest)
+            largest = fabs(x->want[i]);
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t n = 0; n < columns; n++) {
+            const double want = x->want[i * columns + n];
+            const double got = (double)quant_load(x->p.c, x->host.c, (size_t)(i * columns + n));
+            if (isnan(want)) {
+                for (size_t b = 0; b < row; b++)
+                    if (((const uint8_t *)x->host.c)[(size_t)i * row + b] != 0x7b)
+                        fail_msg("row %d of C was written, which no block names", (int)i);
+                break;
+            }
+            if (!(fabs(got - want) <= tolerance * largest))
+                fail_msg("C[%d,%d] is %g; expected %g", (int)i, (int)n, got, want);
+        }
+}
+
+static void check_hostile(const char *target, const char *text, int64_t m, double tolerance)
+{
+    struct mixture x;
+
+    mixture_open(&x, target, text, m);
+    int32_t *const rows = x.host.rows, *const whose = x.host.experts,
+                   *const used = x.host.rows_used;
+    const int64_t slots = problem_slots(&x.p, m), blocks = slots / x.p.block_rows;
+    const int32_t count = (int32_t)problem_results(&x.p, m);
+    mixture_check(&x, tolerance);
+    /* an expert elsewhere, and numbers that are none's */
+    static const int32_t strange[] = {-1, -2, INT32_MIN, INT32_MAX, 1 << 16};
+    for (int64_t b = 0; b < blocks; b++)
+        if (b % 2)
+            whose[b] = b / 2 % 6 == 5 ? x.p.experts : strange[b / 2 % 6];
+    mixture_check(&x, tolerance);
+    /* choices that there are not */
+    for (int64_t i = 0; i < slots; i += 3)
+        rows[i] = i % 2 ? count + (int32_t)i : i % 4 ? INT32_MIN : -1;
+    mixture_check(&x, tolerance);
+    /* more used than there are, and fewer, and none */
+    *used = INT32_MAX;
+    mixture_check(&x, tolerance);
+    *used = -1;
+    mixture_check(&x, tolerance);
+    *used = x.p.block_rows;
+    mixture_check(&x, tolerance);
+    *used = 0;
+    mixture_check(&x, tolerance);
+    mixture_close(&x);
+}
+
+static void test_hostile(void **state)
+{
+    (void)state;
+    check_hostile("gfx1151", "op=moe wq=nf4 n=34 k=192 a=bf16 experts=8 top_k=2 bias=1", 9, 5e-3);
+    check_hostile("gfx942", "op=moe wq=int4 n=50 k=256 a=f16 zero=u8 experts=4 top_k=2", 37, 5e-3);
+    check_hostile("gfx1201",
+                  "op=moe wq=none n=20 k=68 a=f32 experts=16 top_k=4 act=silu_mul glu=halves", 3,
+                  1e-5);
+    if (T_SANITIZED)
+        return;
+    check_hostile("gfx950", "op=moe wq=mxfp4 n=66 k=64 a=f16 experts=2 top_k=1", 80, 5e-3);
+    check_hostile("gfx1151", "op=moe wq=fp4 n=66 k=128 a=bf16 experts=2 top_k=2", 80, 5e-3);
+    check_hostile("gfx90a", "op=moe wq=none n=12 k=40 a=bf16 experts=3 top_k=2", 4, 8e-3);
+}
+
+/* All tokens on one expert; then rows of C and A further apart, no row weights, fewer slots. */
+static void test_launch(void **state)
+{
+    struct mixture x;
+
+    (void)state;
+    mixture_open(&x, "gfx1151", "op=moe wq=int4 n=24 k=128 a=f16 experts=32 top_k=1", 40);
+    int32_t ids[40];
+    for (int i = 0; i < 40; i++)
+        ids[i] = 31;
+    quant_moe_align(&x.p, 40, ids, x.host.rows, x.host.experts, x.host.rows_used);
+    mixture_check(&x, 5e-3);
+    const void *const routing = x.args.routing;
+    x.args.routing = NULL;
+    for (int i = 0; i < 40; i++)
+        ((float *)x.host.routing)[i] = 1;
+    mixture_check(&x, 5e-3);
+    x.args.routing = routing;
+    x.args.slots = (40 + x.p.block_rows - 1) / x.p.block_rows * x.p.block_rows;
+    mixture_check(&x, 5e-3);
+    x.args.slots++;
+    assert_int_equal(quern_op_launch(x.op, &x.args, 40, NULL), QUERN_E_ARGUMENT);
+    t_message_has(x.p.block_rows == 1 ? "slots" : "a multiple of block_rows");
+    x.args.slots = 0;
+    x.args.rows = NULL;
+    assert_int_equal(quern_op_launch(x.op, &x.args, 40, NULL), QUERN_E_ARGUMENT);
+    t_message_has("args.rows is null");
+    mixture_close(&x);
+}
+
+/* ---- How large blocks are -------------------------------------------------------------------- */
+
+/* Both products of a layer have the same blocks for as many choices; and they grow with those. */
+static void test_block_rows(void **state)
+{
+    static const char *const weights[] = {"wq=nf4 a=bf16", "wq=int4 a=f16 zero=u8",
+                                          "wq=mxfp4 a=bf16", "wq=fp8 a=bf16", "wq=none a=bf16"};
+
+    (void)state;
+    for (int t = 0; t < COUNT(targets); t++)
+        for (int w = 0; w < COUNT(weights); w++)
+            for (int e = 0; e < COUNT(experts); e++) {
+                char up[160], down[160];
+                struct plan_set sets[2];
+                snprintf(up, sizeof up,
+                         "op=moe %s n=1536 k=2048 act=silu_mul glu=halves experts=%d top_k=8",
+                         weights[w], experts[e]);
+                snprintf(down, sizeof down, "op=moe %s n=2048 k=768 experts=%d top_k=1", weights[w],
+                         experts[e]);
+                const struct quern_problem p = t_problem(up), q = t_problem(down);
+                assert_int_equal(plan_make(&p, target_named(targets[t]), &sets[0]), QUERN_OK);
+                assert_int_equal(plan_make(&q, target_named(targets[t]), &sets[1]), QUERN_OK);
+                int before = 0;
+                for (int64_t m = 1; m <= 1 << 20; m += 1 + m / 7) {
+                    const int rows = plan_block_rows(&sets[0], m);
+                    assert_int_equal(rows, plan_block_rows(&sets[1], 8 * m));
+                    assert_true(rows >= before);
+                    before = rows;
+                }
+                assert_true(before >= 8);
+            }
+}
+
+/* ---- Stacks beyond 4 GiB --------------------------------------------------------------------- */
+
+/* Weights of the last of many experts lie more than 4 GiB behind the first: the memory is mapped,
+ * and all but that expert's is never touched. */
+static void check_far(const char *text, int64_t row_of_w)
+{
+    struct mixture x;
+    const struct quern_problem p = t_problem(text);
+    struct quern_operand o;
+
+    assert_true(p.experts * p.n * row_of_w > INT64_C(1) << 32);
+    x = (struct mixture){.m = 2, .p = p, .args = QUERN_INIT(struct quern_args)};
+    x.ctx = t_open("gfx942", t_cache, QUERN_JIT_ON);
+    assert_int_equal(quern_op_create_range(x.ctx, &p, 2, 2, &x.op), QUERN_OK);
+    assert_int_equal(quern_op_block_rows(x.op, 2, &x.p.block_rows), QUERN_OK);
+    const struct quern_problem one = problem_of_expert(&x.p);
+    union operand_pointers own = {0};
+    for (int i = 0; i < OPERAND_COUNT; i++) {
+        if (!operand_describe(&x.p, (enum operand)i, 2, &o))
+            continue;
+        x.bytes[i] = o.bytes;
+        x.host.at[i] = mmap(NULL, o.bytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        assert_true(x.host.at[i] != MAP_FAILED);
+        own.at[i] = x.host.at[i];
+        struct quern_operand of_one;
+        if (operand_describe(&one, (enum operand)i, 2, &of_one) && i != OPERAND_A && i != OPERAND_C)
+            own.at[i] = (char *)x.host.at[i] + (uint64_t)(p.experts - 1) * of_one.bytes;
+        uint64_t guest;
+        assert_int_equal(
+            quern_sim_map(quern_ctx_sim(x.ctx), x.host.at[i], o.bytes, o.access, o.name, &guest),
+            QUERN_OK);
+        assert_int_equal(quern_args_set(&x.args, o.name, (const void *)(uintptr_t)guest), QUERN_OK);
+    }
+    own.rows = own.experts = own.rows_used = own.routing = NULL;
+    assert_int_equal(quant_random(&one, 2, 3, &own), QUERN_OK);
+    for (int i = 0; i < 2; i++)
+        ((float *)x.host.routing)[i] = 1;
+    const int32_t ids[] = {p.experts - 1, p.experts - 1};
+    quant_moe_align(&x.p, 2, ids, x.host.rows, x.host.experts, x.host.rows_used);
+    assert_int_equal(quern_op_launch(x.op, &x.args, 2, NULL), QUERN_OK);
+    double *const want = calloc((size_t)(2 * p.n), sizeof *want), largest = 0;
+    own.c = NULL;
+    assert_int_equal(quant_reference(&one, &own, 2, want), QUERN_OK);
+    for (int64_t i = 0; i < 2 * p.n; i++)
+        largest = fmax(largest, fabs(want[i]));
+    for (int64_t i = 0; i < 2 * p.n; i++)
+        assert_true(fabs((double)quant_load(p.c, x.host.c, (size_t)i) - want[i]) <= 8e-3 * largest);
+    free(want);
+    for (int i = 0; i < OPERAND_COUNT; i++)
+        if (x.host.at[i])
+            munmap(x.host.at[i], x.bytes[i]);
+    quern_op_release(x.op);
+    quern_close(x.ctx);
+}
+
+static void test_far(void **state)
+{
+    (void)state;
+    check_far("op=moe wq=none n=512 k=32768 a=f16 experts=160 top_k=1", 32768 * 2);
+    if (!T_SANITIZED)
+        check_far("op=moe wq=nf4 n=512 k=32768 a=bf16 experts=600 top_k=1", 32768 / 2);
+}
+
+/* ---- What is refused ------------------------------------------------------------------------- */
+
+static void test_refused(void **state)
+{
+    static const struct {
+        const char *text, *message;
+    } wrong[] = {
+        {"op=moe wq=nf4 n=64 k=64 a=f16 top_k=2", "experts=0; op=moe expects 1 to 1024"},
+        {"op=moe wq=nf4 n=64 k=64 a=f16 experts=8", "top_k=0; op=moe expects 1 to 64"},
+        {"op=moe wq=nf4 n=64 k=64 a=f16 experts=2000 top_k=2", "experts=2000"},
+        {"op=moe wq=nf4 n=64 k=64 a=f16 experts=8 top_k=2 block_rows=12", "a power of two"},
+        {"op=moe wq=nf4 n=64 k=64 a=f16 experts=8 top_k=2 block_rows=256", "from 1 to 128"},
+        {"op=moe wq=nf4 n=64 k=64 a=f16 experts=8 top_k=2 exact=precise", "exact does not apply"},
+        {"op=moe wq=nf4 n=64 k=64 a=f16 experts=8 top_k=2 kernels=base", "kernels does not apply"},
+        {"wq=nf4 n=64 k=64 a=f16 experts=8", "experts does not apply to op=gemm"},
+        {"op=dequant wq=nf4 n=64 k=64 c=f16 top_k=8", "top_k does not apply to op=dequant"},
+        {"op=moe wq=nf4 n=64 k=64 a=f16 experts=0 top_k=2", "experts=0 is no number"},
+    };
+
+    (void)state;
+    for (int i = 0; i < COUNT(wrong); i++) {
+        struct quern_problem p = QUERN_INIT(struct quern_problem);
+        assert_int_equal(quern_problem_parse(wrong[i].text, &p), QUERN_E_PROBLEM);
+        t_message_has(wrong[i].message);
+    }
+    const struct quern_problem p = t_problem("op=moe wq=nf4 n=64 k=64 a=f16 experts=8 top_k=2");
+    struct quern_operand operands[QUERN_OPERANDS_MAX];
+    struct quern_quantized made[QUERN_OPERANDS_MAX];
+    struct plan_set set;
+    size_t count;
+    assert_int_equal(quern_problem_operands(&p, 1, operands, &count), QUERN_E_ARGUMENT);
+    t_message_has("quern_op_block_rows");
+    assert_int_equal(quern_quantize(&p, (const float[]){0}, made, &count), QUERN_E_PROBLEM);
+    t_message_has("expert by expert");
+    assert_int_equal(plan_make(&p, target_named("sm_90"), &set), QUERN_E_DECLINED);
+    t_message_has("op=moe");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reference),
+        cmocka_unit_test(test_align),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_block_rows),
+        cmocka_unit_test(test_launch),
+        cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_far),
+        cmocka_unit_test(test_blocks_of_any_size),
+        cmocka_unit_test(test_kernels_are_right),
+    };
+
+    return cmocka_run_group_tests_name("moe", tests, t_cache_make, t_cache_remove);
+}

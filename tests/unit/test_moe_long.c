@@ -1,0 +1,4 @@
+/* SPDX-License-Identifier: MIT */
+/* test_moe.c with every format, number of tokens, experts and choices, and target. */
+#define ONE_IN 1
+#include "test_moe.c"
