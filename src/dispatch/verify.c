@@ -89,12 +89,14 @@ quern_status verify_text(const struct plan_slice *s, const char *source,
                          const union operand_pointers *host, int64_t m, unsigned units,
                          uint64_t seed)
 {
-    const struct quern_problem *const p = &s->plan->problem;
+    struct quern_problem problem = s->plan->problem, *const p = &problem;
     struct cpu_launch launch = {.shared_bytes = plan_launch_lds(s->plan), .seed = seed};
     enum plan_arg args[PLAN_ARG_COUNT];
     uint32_t grid[3], block[3];
     struct arg_values values;
 
+    if (s->plan->block_rows)
+        problem.block_rows = s->plan->block_rows;
     plan_geometry(s->plan, s->slices, units, grid, block);
     arg_numbers(&values, s, 0, grid, 0, 0);
     memcpy(launch.grid, grid, sizeof launch.grid);

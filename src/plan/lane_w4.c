@@ -17,7 +17,7 @@ static bool takes(const struct quern_problem *q, const struct target *t)
     const bool by_ring =
         q->a != QUERN_F32 && t->capabilities & CAP_BULK && t->capabilities & CAP_MMA_16816;
 
-    return problem_has_group(q) && q->op == QUERN_OP_GEMM && !by_ring;
+    return problem_has_group(q) && problem_has_activation(q) && !by_ring;
 }
 
 /* Instructions of a warp for eight weights a lane of each of its rows. */
@@ -47,7 +47,8 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
         p.row_groups = model_ceil_div(q->n, p.rows_per_workgroup);
         if (p.row_groups > PLAN_GRID_Y_MAX)
             p.slices_first = false;
-        const struct target_fill fill = target_fill(t, (uint64_t)p.row_groups);
+        const struct target_fill fill =
+            target_fill(t, (uint64_t)(p.row_groups * model_together(&p)));
         const int64_t steps = model_ceil_div(q->k, 256);
         e->vgprs = (uint32_t)(40 + p.m_tile * (8 + p.lane_w4.rows));
         e->workgroups = p.row_groups;
@@ -58,7 +59,7 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
         e->step_slots = (uint32_t)step_slots(&p);
         e->setup_slots = SETUP_SLOTS;
         e->slots = p.row_groups * WAVES * (SETUP_SLOTS + steps * e->step_slots);
-        e->busy_cycles = e->slots;
+        e->busy_cycles = e->slots * model_together(&p);
         e->kernel_cycles = (int64_t)fill.fullest * WAVES *
                            (SETUP_SLOTS + steps * (int64_t)e->step_slots) / (int64_t)t->simds;
         e->memory_cycles = model_memory_cycles(&p, nvidia_weight_bytes(q));
@@ -88,6 +89,7 @@ static const struct plan_template templates[] = {{"cuda/prelude/ptx"},
                                                  {.choose = template_of_codes},
                                                  {"cuda/prelude/scales"},
                                                  {"cuda/prelude/codes"},
+                                                 {.choose = nvidia_template_of_rows},
                                                  {"cuda/family/lane_w4"},
                                                  {0}};
 

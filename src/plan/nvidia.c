@@ -23,6 +23,11 @@ const char *nvidia_template_of_pairs(const struct plan *p)
                                          : "cuda/prelude/plain";
 }
 
+const char *nvidia_template_of_rows(const struct plan *p)
+{
+    return p->block_rows ? "cuda/prelude/moe" : "cuda/prelude/rows";
+}
+
 /* Rows of W are copied in pieces of 16 bytes, and a lane of four has one at a time. */
 static quern_status accepts_plain(const struct quern_problem *q, const struct target *t)
 {

@@ -10,6 +10,8 @@ bool nvidia_has_table(const struct quern_problem *q);
 /* The template that makes pairs of numbers of codes, by that table or by masks, or that says that
  * weights are numbers. */
 const char *nvidia_template_of_pairs(const struct plan *p);
+/* The template that says which rows a slice has. */
+const char *nvidia_template_of_rows(const struct plan *p);
 /* Bits of a weight: 4, 8 or 16. */
 unsigned nvidia_weight_bits(const struct quern_problem *q);
 /* Bytes of a block's scale, or of its code where scales are nested; 0: there are no blocks. */

@@ -331,7 +331,23 @@ struct block_size {
 };
 static const struct block_size vector_blocks[] = {
     {1, 1, 1}, {2, 8, 4}, {4, 24, 8}, {8, 0, 16}, {0}};
+static const struct block_size listed_blocks[] = {{8, 64, 10}, {32, 0, 16}, {0}};
 static const struct block_size matrix_blocks[] = {{1, 1, 1}, {16, 128, 10}, {64, 0, 16}, {0}};
+
+/* Rows of a family's slices of such blocks; 0: it has none that fit into one. */
+static int slice_rows(const struct family *f, int block_rows)
+{
+    int rows = 0;
+
+    for (const int *listed = f->m_tiles; listed && *listed && *listed <= block_rows; listed++)
+        rows = *listed;
+    if (f->m_tiles)
+        return rows;
+    if (f->units == PLAN_UNITS_VECTOR)
+        return model_at_most(block_rows, PLAN_SIMT_M_MAX);
+    const int least = f->units == PLAN_UNITS_MATRIX ? mma_tiles[0] : PLAN_MMA_M_MAX;
+    return block_rows < least ? 0 : model_at_most(block_rows, PLAN_MMA_M_MAX);
+}
 
 /* Appends a kernel of op=moe for blocks of so many rows, of the family and the slices, no larger
  * than a block, that the model expects to be the fastest. */
@@ -343,16 +359,14 @@ static quern_status add_block(struct plan_set *set, const struct plan *base, int
 
     for (size_t i = 0; i < COUNT(units); i++) {
         const struct family *const f = family_of(&base->problem, base->target, units[i]);
-        const int most = units[i] == PLAN_UNITS_VECTOR ? PLAN_SIMT_M_MAX : PLAN_MMA_M_MAX;
-        const int least = units[i] == PLAN_UNITS_MATRIX ? mma_tiles[0] : 1;
+        const int m_tile = f ? slice_rows(f, block_rows) : 0;
         struct plan_set one = {.count = 0};
         struct plan by = *base;
 
         by.family = f;
         by.block_rows = block_rows;
-        if (!f || block_rows < least || (units[i] == PLAN_UNITS_TILES && block_rows < most))
+        if (!m_tile)
             continue;
-        const int m_tile = model_at_most(block_rows, most);
         if (units[i] == PLAN_UNITS_TILES)
             by.meant_for = by.together * m_tile;
         const quern_status added =
@@ -372,11 +386,14 @@ static quern_status add_block(struct plan_set *set, const struct plan *base, int
 static quern_status add_blocks(struct plan_set *set, struct plan base)
 {
     const struct quern_problem *const q = &base.problem;
-    const bool matrix = family_of(q, base.target, PLAN_UNITS_MATRIX) != NULL;
+    const struct family *const matrix = family_of(q, base.target, PLAN_UNITS_MATRIX);
+    const struct block_size *b = !matrix           ? vector_blocks
+                                 : matrix->m_tiles ? listed_blocks
+                                                   : matrix_blocks;
     const int64_t most = problem_rows_max(q);
     int64_t done = 0; /* rows of A that have a kernel */
 
-    for (const struct block_size *b = matrix ? matrix_blocks : vector_blocks; b->rows; b++) {
+    for (; b->rows; b++) {
         const int64_t until = b->choices ? q->experts * b->choices / 16 / q->top_k : most;
 
         if (q->block_rows ? b[1].rows && b[1].rows <= q->block_rows : until <= done)

@@ -51,7 +51,7 @@
 
 static bool takes(const struct quern_problem *q, const struct target *t)
 {
-    return q->op == QUERN_OP_GEMM && q->a != QUERN_F32 && t->capabilities & CAP_BULK &&
+    return problem_has_activation(q) && q->a != QUERN_F32 && t->capabilities & CAP_BULK &&
            t->capabilities & CAP_MMA_16816;
 }
 
@@ -200,12 +200,13 @@ static void estimate(struct plan *p)
     const struct quern_problem *const q = &p->problem;
     const struct target *const t = p->target;
     struct plan_estimate *const e = &p->estimate;
-    const struct target_fill fill = target_fill(t, (uint64_t)p->row_groups);
+    const struct target_fill fill = target_fill(t, (uint64_t)(p->row_groups * model_together(p)));
     const int64_t steps = (int64_t)fill.fullest * chunks(p);
     const int64_t in_flight = (p->ring.stages - 1) * stage_bytes(p);
 
     e->vgprs = registers(p);
-    e->workgroups = p->row_groups < t->cus ? p->row_groups : t->cus;
+    const int64_t held = t->cus / model_together(p) ? t->cus / model_together(p) : 1;
+    e->workgroups = p->row_groups < held ? p->row_groups : held;
     e->walk = (int64_t)fill.fullest;
     e->waves_per_simd = (uint32_t)((p->waves + PARTS - 1) / PARTS);
     e->busy_percent = fill.percent;
@@ -216,7 +217,7 @@ static void estimate(struct plan *p)
     e->step_slots = (uint32_t)(p->ring.units * unit_slots(p));
     e->setup_slots = 300;
     e->slots = p->row_groups * chunks(p) * consumers(p) * p->ring.units * unit_slots(p);
-    e->busy_cycles = e->slots;
+    e->busy_cycles = e->slots * model_together(p);
     e->memory_cycles = model_memory_cycles(p, nvidia_weight_bytes(q));
     /* Its share of memory, the last round of tiles counted whole. Where few multiprocessors have a
      * tile at all, each gets more than a share: 1024x4096 keeps 64 of 132 busy, and for NF4, e4m3
@@ -255,7 +256,7 @@ static int span_of(const struct plan *p)
 /* A batch of tiles that is taken through a chunk before the next. */
 static int batch_of(const struct plan *p)
 {
-    const int64_t walk = model_ceil_div(p->row_groups, p->target->cus);
+    const int64_t walk = model_ceil_div(p->row_groups * model_together(p), p->target->cus);
     const int64_t most = KEPT_BYTES / kept_bytes(p);
 
     return !keeps_sums(p) ? 1 : (int)(walk < most ? walk : most);
@@ -381,6 +382,7 @@ static const struct plan_template templates[] = {
     {"cuda/prelude/scales", .when = nvidia_has_blocks},
     {.choose = nvidia_template_of_pairs},
     {"cuda/prelude/activations"},
+    {.choose = nvidia_template_of_rows},
     {"cuda/family/ring"},
     {0}};
 

@@ -12,6 +12,8 @@ int64_t plan_cycles(const struct plan *p, int64_t slices)
 
     if (p->family->cycles)
         return p->family->cycles(p, all);
+    if (p->block_rows && p->resident) /* its workgroups are shared out among the slices */
+        return model_ceil_div(e->kernel_cycles * slices, model_together(p));
     return e->kernel_cycles * all /
            model_ceil_div(e->workgroups * model_together(p), p->target->cus);
 }
@@ -233,7 +235,11 @@ void plan_geometry(const struct plan *p, int64_t slices, unsigned compute_units,
 {
     const int64_t groups = p->row_groups + p->skewed;
     const int64_t units = compute_units ? compute_units : p->target->cus;
-    const int64_t held = model_at_most((int)(p->resident * units), PLAN_GRID_Y_MAX);
+    /* blocks of op=moe share the compute units: all that may be used, of which each expert that has
+     * any rarely has more than one */
+    const int64_t experts = p->block_rows ? p->problem.experts * (p->block_rows / p->m_tile) : 1;
+    const int64_t own = p->resident * units / (slices < experts ? slices : experts);
+    const int64_t held = model_at_most((int)(own ? own : p->resident), PLAN_GRID_Y_MAX);
 
     grid[p->slices_first] = (uint32_t)(p->resident && held < groups ? held : groups);
     grid[!p->slices_first] = (uint32_t)slices;

@@ -8,15 +8,18 @@
 #define SCALE_OPERANDS const float *a_scale, const float *b_scale,
 #define SCALE_NAMES    a_scale, b_scale,
 #define UNIT_OF_SUMS   product(ldg(a_scale), ldg(b_scale))
+#define SCALES_OF_EXPERT(expert) b_scale += (expert)
 #else
 #define SCALE_OPERANDS const float *b_scale,
 #define SCALE_NAMES    b_scale,
 #define UNIT_OF_SUMS   ldg(b_scale)
+#define SCALES_OF_EXPERT(expert) b_scale += (expert)
 #endif
 #else
 #define SCALE_OPERANDS
 #define SCALE_NAMES
 #define UNIT_OF_SUMS 1.0f
+#define SCALES_OF_EXPERT(expert)
 #endif
 
 enum zero_kind { ZERO_NONE, ZERO_U8, ZERO_SCALED };

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+// Products of the experts of a layer. `choices`, the operand rows, names one for each slot, and
+// slots come in blocks, each of one expert (quern.h, struct quern_args). A slice of M_TILE slots
+// lies in one block.
+//
+// What follows takes the place of cuda/prelude/rows.cu: `first` is a slice's first slot, and m the
+// number of choices. Nothing that the host put into rows, experts and rows_used leads out of A, C
+// or the weights: a slot for no choice reads the last row of A, and its results are not stored.
+
+#define SLOT_OPERANDS                                                                              \
+    const u32 *choices, const u32 *experts, const u32 *rows_used, const float *routing,
+// Of functions that use what follows.
+#define SLOT_PARAMETER     const u32 *choices, const float *routing,
+#define SLOT_NAME          choices, routing,
+#define C_ROW(i)           ldg(choices + first + (i))
+#define A_ROW(i)           (smaller(C_ROW(i), m - 1) / TOP_K)
+#define HAS_ROW(i)         (C_ROW(i) < m)
+// What the results of a row of C, which is one, are multiplied by.
+#define ROUTED(value, row) ((value) * (routing ? ldg(routing + (row)) : 1.0f))
+
+constexpr u32 ELSEWHERE = ~0u; // an expert that another device has
+
+// Writes zeros to columns `from` to `end` of C, of the rows that a slice's slots name.
+template <u32 ITEMS, class ELEMENT>
+DEVICE void clear_rows(ELEMENT *c, const u32 *choices, u32 first, u32 m, i64 ldc, u32 from, u32 end)
+{
+    for (u32 i = 0; i < M_TILE; i++) {
+        const u32 row = C_ROW(i);
+        for (u32 at = from + item(); at < end && row < m; at += ITEMS)
+            stg(c + (i64)row * ldc + at, rounded<C_TYPE>(0.0f));
+    }
+}
+
+// For the head of a kernel: its workgroup leaves if its slice is not used, or its expert is not
+// here; else the pointers to weights are made to point to the expert's. WEIGHT_BYTES: of b, of one
+// expert. Workgroup `group` has the GROUP_ROWS rows of W from group * GROUP_ROWS on, and those that
+// lie a multiple of STRIDE such groups behind them.
+#define ENTER_EXPERT(WEIGHT_BYTES, GROUP_ROWS, STRIDE)                                             \
+    const u32 used = ldg(rows_used), expert = ldg(experts + slice / SLICES_OF_BLOCK);              \
+    if (begin >= used)                                                                             \
+        return;                                                                                    \
+    if (expert >= EXPERTS) {                                                                       \
+        for (u32 g = group; expert == ELSEWHERE && g * (GROUP_ROWS) < N; g += (STRIDE))            \
+            clear_rows<WAVES * 32>(c, choices, begin, (u32)m, ldc, C_COLUMN(g * (GROUP_ROWS)),        \
+                                   C_COLUMN(smaller((g + 1) * (GROUP_ROWS), N)));                  \
+        return;                                                                                    \
+    }                                                                                              \
+    b += expert * (u64)(WEIGHT_BYTES);                                                             \
+    SCALES_OF_EXPERT(expert);                                                                      \
+    BIAS_OF_EXPERT(expert);
+
+#if BIAS
+#define BIAS_OF_EXPERT(expert) bias += expert * (u64)N
+#else
+#define BIAS_OF_EXPERT(expert)
+#endif
