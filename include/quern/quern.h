@@ -547,7 +547,7 @@ struct quern_args {
     /* Of op=moe, whose M counts tokens, or, with top_k=1, whatever A has a row for; V = M·top_k is
      * the number of choices. quern_moe_slots says how long `rows` is; B are its block_rows. */
     const void *rows;    /* i32 [slots]: the choice that a slot is for, token·top_k + which; V and
-                            * anything above, unsigned: none. A's row is rows / top_k, C's is rows */
+                            * anything above, unsigned: none. A's row is rows / top_k, C's rows */
     const void *experts; /* i32 [slots / B]: whose weights a block of B slots has; -1: zeros are
                             * written to its rows of C; any other that is not one: nothing is */
     const void *rows_used; /* i32 [1]: slots from there on are not looked at */
@@ -572,8 +572,9 @@ QUERN_API quern_status quern_op_launch(quern_op *op, const struct quern_args *ar
  * Rows of the blocks of op=moe in a launch of m rows of A: *rows, a power of two; 0 of another op.
  * It depends on the target, the number of experts, the types of weights and of A, and the number of
  * choices m·top_k alone: the op that makes gate and up of tokens, and the op that takes their
- * products back, whose rows of A are choices (top_k=1), are launched with the same blocks. Does not
- * block. QUERN_E_ARGUMENT, QUERN_E_NOT_READY.
+ * products back, whose rows of A are choices (top_k=1), are launched with the same blocks. For an m
+ * of op=moe that needs a kernel which the op was not created for (m_max) there is no answer, and no
+ * launch. Does not block. QUERN_E_ARGUMENT, QUERN_E_NOT_READY.
  */
 QUERN_API quern_status quern_op_block_rows(const quern_op *op, int64_t m, int *rows);
 

@@ -57,7 +57,7 @@ QUERN_API quern_status quern_problem_args(const struct quern_problem *problem,
                                           const void *const *addresses, size_t count,
                                           struct quern_args *args);
 
-/* ---- Mixtures of experts ---------------------------------------------------------------------- */
+/* ---- Mixtures of experts --------------------------------------------------------------------- */
 
 /*
  * For op=moe, whose problem has the block_rows B that quern_op_block_rows gives for m rows of A.

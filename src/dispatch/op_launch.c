@@ -129,8 +129,13 @@ static size_t index_of(const struct kernel_set *set, const struct plan *plan)
 static quern_status slices_of(const struct kernel_set *set, int64_t m, int64_t lda,
                               struct plan_slice slices[2], size_t *count)
 {
-    *count = lda <= PLAN_TILE_LDA_MAX ? plan_slices(&set->plans, m, slices)
-                                      : plan_slices_apart(&set->plans, m, slices);
+    const bool far = lda > PLAN_TILE_LDA_MAX && !set->plans.plans->block_rows;
+
+    *count = far ? plan_slices_apart(&set->plans, m, slices) : plan_slices(&set->plans, m, slices);
+    FAIL_IF(!*count && !far, QUERN_E_ARGUMENT,
+            "m is %" PRId64 "; the op was created for other numbers of rows, and has no kernel for "
+            "the blocks of so many",
+            m);
     FAIL_IF(!*count, QUERN_E_ARGUMENT,
             "lda is %" PRId64 "; the kernels of this op take rows of A at most %d elements apart",
             lda, PLAN_TILE_LDA_MAX);
@@ -217,6 +222,10 @@ quern_status quern_op_block_rows(const quern_op *op, int64_t m, int *rows)
     FAIL_IF(!set, QUERN_E_NOT_READY, "kernels of %s are not there yet: see quern_op_ready",
             op->text);
     *rows = plan_block_rows(&set->plans, m);
+    FAIL_IF(!*rows && p->op == QUERN_OP_MOE, QUERN_E_ARGUMENT,
+            "m is %" PRId64 "; the op was created for other numbers of rows, and has no kernel for "
+            "the blocks of so many",
+            m);
     return QUERN_OK;
 }
 

@@ -75,8 +75,8 @@ static inline int model_least_rows(const struct plan *p)
     return p->problem.act ? 2 : 1;
 }
 
-/* Cycles that memory takes to move every operand of the slices that are together once; `weight_bytes`: those of codes,
- * scales and zero points. */
+/* Cycles that memory takes to move every operand of the slices that are together once;
+ * `weight_bytes`: those of codes, scales and zero points. */
 int64_t model_memory_cycles(const struct plan *plan, int64_t weight_bytes);
 
 /* Rows of W of a workgroup, for a plan whose number of waves is set. */

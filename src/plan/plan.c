@@ -4,7 +4,9 @@
 #include "plan/plan.h"
 
 #include "base/os.h"
+#include "plan/add.h"
 #include "plan/base.h"
+#include "plan/blocks.h"
 #include "plan/exact.h"
 #include "plan/facts.h"
 #include "plan/family.h"
@@ -25,62 +27,6 @@ static const int mma_tiles[] = {16, 32, PLAN_MMA_M_MAX};
 
 /* Rows of A of a workgroup of mma_tile; a problem has kernels with one of these or with both. */
 static const int tile_rows[] = {PLAN_M_MAX, 128};
-
-static void name_kernel(struct plan *p)
-{
-    const struct quern_problem *const q = &p->problem;
-    const bool multiplies = problem_has_activation(q);
-    const char *const type = dtype_name(multiplies ? q->a : q->c);
-    const char *const nested = q->scale == QUERN_SCALE_NESTED ? "_nested" : "";
-    char op[16] = "", group[32] = "", rows[16] = "";
-
-    if (q->op != QUERN_OP_GEMM)
-        snprintf(op, sizeof op, "%s_", op_name(q->op));
-    if (multiplies)
-        snprintf(rows, sizeof rows, "_m%d", p->m_tile);
-    if (plan_is_base(p)) {
-        snprintf(p->symbol, sizeof p->symbol, "quern_%s%s%s_%s_base%s", op, weight_name(q->wq),
-                 nested, type, rows);
-        return;
-    }
-    if (problem_has_group(q))
-        snprintf(group, sizeof group, "_g%" PRId64 "%s", problem_group(q), nested);
-    snprintf(p->symbol, sizeof p->symbol, "quern_%s%s_%s_n%" PRId64 "_k%" PRId64 "%s%s", op,
-             weight_name(q->wq), type, q->n, q->k, group, rows);
-}
-
-/* Sets the most slices that a launch of the plan may have, now that its geometry is chosen;
- * declines a problem whose workgroups do not fit a launch. */
-static quern_status limit(struct plan *p)
-{
-    const int64_t x = (int64_t)UINT32_MAX / ((int64_t)p->waves * p->wave_size);
-    const int64_t groups = p->resident ? p->estimate.workgroups : p->row_groups + p->skewed;
-
-    p->slices_max = p->slices_first ? x : PLAN_GRID_Y_MAX;
-    FAIL_IF(groups > (p->slices_first ? PLAN_GRID_Y_MAX : x), QUERN_E_DECLINED,
-            "n=%" PRId64 " k=%" PRId64 " takes %" PRId64
-            " workgroups; a launch has fewer than 2^32 work-items along an axis",
-            p->problem.n, p->problem.k, groups);
-    return QUERN_OK;
-}
-
-/* Appends the kernel for up to m_tile rows; `last`: none is larger. */
-static quern_status add_kernel(struct plan_set *set, const struct plan *base, int m_tile, bool last)
-{
-    struct plan *const p = &set->plans[set->count];
-
-    *p = *base;
-    p->m_lo = set->count ? p[-1].m_hi + 1 : 1;
-    p->m_hi = p->m_tile = m_tile;
-    /* the largest serves larger M in slices, which read them again; which of the base kernels that
-     * is depends on the layer */
-    p->weights_once = !last && !plan_is_base(p);
-    name_kernel(p);
-    TRY(model_choose(NULL, p));
-    TRY(limit(p));
-    set->count++;
-    return QUERN_OK;
-}
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -118,9 +64,9 @@ static quern_status add_mma(struct plan_set *set, struct plan base, const struct
     struct plan_set tall = {0}, low = {0};
 
     base.family = family;
-    TRY(add_kernel(&tall, &base, mma_tiles[0], COUNT(mma_tiles) == 1));
+    TRY(plan_add(&tall, &base, mma_tiles[0], COUNT(mma_tiles) == 1));
     const int fewest = family->fewest_rows(&base);
-    if (fewest < mma_tiles[0] && set->count && add_kernel(&low, &base, fewest, false) == QUERN_OK &&
+    if (fewest < mma_tiles[0] && set->count && plan_add(&low, &base, fewest, false) == QUERN_OK &&
         model_faster(&low.plans[0], &set->plans[set->count - 1], 100) &&
         model_pays(&low.plans[0], &tall.plans[0])) {
         put_kernel(set, &low, kept);
@@ -128,7 +74,7 @@ static quern_status add_mma(struct plan_set *set, struct plan base, const struct
     }
     put_kernel(set, &tall, kept);
     for (size_t i = 1; i < COUNT(mma_tiles) && set->plans[set->count - 1].m_hi < m_max; i++)
-        TRY(add_kernel(set, &base, mma_tiles[i], i + 1 == COUNT(mma_tiles)));
+        TRY(plan_add(set, &base, mma_tiles[i], i + 1 == COUNT(mma_tiles)));
     return QUERN_OK;
 }
 
@@ -202,8 +148,8 @@ static quern_status add_tiles(struct plan_set *set, struct plan base)
     struct plan_set tall = {0}, low = {0}, fine = {0}, both = *set;
 
     base.meant_for = PLAN_TILE_LARGE;
-    TRY(add_kernel(&tall, &base, tile_rows[0], true));
-    TRY(add_kernel(&low, &base, tile_rows[1], true));
+    TRY(plan_add(&tall, &base, tile_rows[0], true));
+    TRY(plan_add(&low, &base, tile_rows[1], true));
     const int64_t per_row[] = {tall.plans[0].estimate.kernel_cycles * tile_rows[1],
                                low.plans[0].estimate.kernel_cycles * tile_rows[0]};
     const bool is_tall = per_row[0] <= per_row[1];
@@ -212,7 +158,7 @@ static quern_status add_tiles(struct plan_set *set, struct plan base)
     if (!is_tall || !has_room(&both))
         return QUERN_OK;
     base.meant_for = PLAN_TILE_FINE;
-    TRY(add_kernel(&fine, &base, tile_rows[1], true));
+    TRY(plan_add(&fine, &base, tile_rows[1], true));
     append_tile(&both, &fine.plans[0]);
     append_tile(&both, large);
     if (both.plans[both.count - 2].m_lo < both.plans[both.count - 1].m_lo && pays(&both, set))
@@ -230,7 +176,7 @@ static quern_status tune(struct plan_set *set, const struct tuning *tuning)
         if (!shape)
             continue;
         TRY(model_choose(shape, p));
-        TRY(limit(p));
+        TRY(plan_limit(p));
     }
     return QUERN_OK;
 }
@@ -251,7 +197,7 @@ quern_status plan_force_parse(const char *text, struct plan_force *force)
 /* Appends the kernel of a family that has a single one for every M: op=dequant. */
 static quern_status add_any_m(struct plan_set *set, const struct plan *base)
 {
-    TRY(add_kernel(set, base, PLAN_SIMT_M_MAX, false));
+    TRY(plan_add(set, base, PLAN_SIMT_M_MAX, false));
     set->m_max = PLAN_SIMT_M_MAX;
     return QUERN_OK;
 }
@@ -260,7 +206,7 @@ static quern_status add_any_m(struct plan_set *set, const struct plan *base)
 static quern_status add_listed(struct plan_set *set, const struct plan *base)
 {
     for (const int *rows = base->family->m_tiles; *rows; rows++)
-        TRY(add_kernel(set, base, *rows, !rows[1]));
+        TRY(plan_add(set, base, *rows, !rows[1]));
     set->m_max = set->plans[set->count - 1].m_hi;
     return QUERN_OK;
 }
@@ -290,7 +236,7 @@ static quern_status add_listed_tiles(struct plan_set *set, struct plan base,
         struct plan_set one = {0};
         struct plan *const p = &one.plans[0];
 
-        if (add_kernel(&one, &base, *rows, true) != QUERN_OK)
+        if (plan_add(&one, &base, *rows, true) != QUERN_OK)
             continue; /* no shape of it fits */
         p->m_lo = listed_tile_from(p, set);
         if (!p->m_lo)
@@ -303,109 +249,6 @@ static quern_status add_listed_tiles(struct plan_set *set, struct plan base,
                 below->m_hi = p->m_lo - 1;
         }
         set->plans[set->count++] = *p;
-    }
-    set->m_max = set->plans[set->count - 1].m_hi;
-    return QUERN_OK;
-}
-
-/* Whether the first of two kernels for the same blocks takes less time, of all slices that are
- * expected side by side. */
-static bool block_is_faster(const struct plan *p, const struct plan *q)
-{
-    const int64_t of_p = p->together * (int64_t)(p->block_rows / p->m_tile);
-    const int64_t of_q = q->together * (int64_t)(q->block_rows / q->m_tile);
-
-    return plan_cycles(p, of_p) < plan_cycles(q, of_q);
-}
-
-/*
- * Rows of the blocks of op=moe, by how many choices there are for each expert: up to `choices`
- * sixteenths of one. Blocks that are larger than what most experts have waste slots and products;
- * blocks that are smaller read an expert's weights more than once. With c choices to an expert on
- * average, the experts' numbers are nearly Poisson's, by which these limits have one in twenty
- * experts with more rows than a block, or fewer. `busy`: sixteenths of the experts that have any,
- * when the shape is chosen. On matrix units up to 16 rows take the time of one.
- */
-struct block_size {
-    int rows, choices, busy;
-};
-static const struct block_size vector_blocks[] = {
-    {1, 1, 1}, {2, 8, 4}, {4, 24, 8}, {8, 0, 16}, {0}};
-static const struct block_size listed_blocks[] = {{8, 64, 10}, {32, 0, 16}, {0}};
-static const struct block_size matrix_blocks[] = {{1, 1, 1}, {16, 128, 10}, {64, 0, 16}, {0}};
-
-/* Rows of a family's slices of such blocks; 0: it has none that fit into one. */
-static int slice_rows(const struct family *f, int block_rows)
-{
-    int rows = 0;
-
-    for (const int *listed = f->m_tiles; listed && *listed && *listed <= block_rows; listed++)
-        rows = *listed;
-    if (f->m_tiles)
-        return rows;
-    if (f->units == PLAN_UNITS_VECTOR)
-        return model_at_most(block_rows, PLAN_SIMT_M_MAX);
-    const int least = f->units == PLAN_UNITS_MATRIX ? mma_tiles[0] : PLAN_MMA_M_MAX;
-    return block_rows < least ? 0 : model_at_most(block_rows, PLAN_MMA_M_MAX);
-}
-
-/* Appends a kernel of op=moe for blocks of so many rows, of the family and the slices, no larger
- * than a block, that the model expects to be the fastest. */
-static quern_status add_block(struct plan_set *set, const struct plan *base, int block_rows)
-{
-    static const enum plan_units units[] = {PLAN_UNITS_VECTOR, PLAN_UNITS_MATRIX, PLAN_UNITS_TILES};
-    struct plan *const p = &set->plans[set->count];
-    quern_status status = QUERN_E_DECLINED;
-
-    for (size_t i = 0; i < COUNT(units); i++) {
-        const struct family *const f = family_of(&base->problem, base->target, units[i]);
-        const int m_tile = f ? slice_rows(f, block_rows) : 0;
-        struct plan_set one = {.count = 0};
-        struct plan by = *base;
-
-        by.family = f;
-        by.block_rows = block_rows;
-        if (!m_tile)
-            continue;
-        if (units[i] == PLAN_UNITS_TILES)
-            by.meant_for = by.together * m_tile;
-        const quern_status added =
-            add_kernel(&one, &by, m_tile, m_tile != block_rows || block_rows >= PLAN_MMA_M_MAX);
-        if (added == QUERN_OK && (status != QUERN_OK || block_is_faster(&one.plans[0], p))) {
-            *p = one.plans[0];
-            status = QUERN_OK;
-        }
-    }
-    if (status == QUERN_OK)
-        set->count++;
-    return status;
-}
-
-/* Appends the kernels of op=moe: one for each size of blocks, for the rows of A with which there
- * are so many choices for each expert. */
-static quern_status add_blocks(struct plan_set *set, struct plan base)
-{
-    const struct quern_problem *const q = &base.problem;
-    const struct family *const matrix = family_of(q, base.target, PLAN_UNITS_MATRIX);
-    const struct block_size *b = !matrix           ? vector_blocks
-                                 : matrix->m_tiles ? listed_blocks
-                                                   : matrix_blocks;
-    const int64_t most = problem_rows_max(q);
-    int64_t done = 0; /* rows of A that have a kernel */
-
-    for (; b->rows; b++) {
-        const int64_t until = b->choices ? q->experts * b->choices / 16 / q->top_k : most;
-
-        if (q->block_rows ? b[1].rows && b[1].rows <= q->block_rows : until <= done)
-            continue;
-        base.together = q->experts * b->busy / 16 > 1 ? q->experts * b->busy / 16 : 1;
-        TRY(add_block(set, &base, q->block_rows ? q->block_rows : b->rows));
-        struct plan *const p = &set->plans[set->count - 1];
-        p->m_lo = (int)done + 1;
-        p->m_hi = (int)(q->block_rows ? most : until);
-        done = p->m_hi;
-        if (done == most)
-            break;
     }
     set->m_max = set->plans[set->count - 1].m_hi;
     return QUERN_OK;
@@ -435,7 +278,7 @@ static quern_status add_products(struct plan_set *set, struct plan base, int64_t
     for (size_t i = 0; i < COUNT(simt_tiles) && !predequant; i++) {
         struct plan_set one = {0};
         const size_t kept = base.family->larger_may_win ? 1 : set->count;
-        TRY(add_kernel(&one, &base, simt_tiles[i], !mma && i + 1 == COUNT(simt_tiles)));
+        TRY(plan_add(&one, &base, simt_tiles[i], !mma && i + 1 == COUNT(simt_tiles)));
         put_kernel(set, &one, kept);
     }
     if (mma)
@@ -483,7 +326,7 @@ quern_status plan_make_up_to(const struct quern_problem *problem, const struct t
     if (dequant)
         TRY(add_any_m(&made, &base));
     else if (problem->op == QUERN_OP_MOE)
-        TRY(add_blocks(&made, base));
+        TRY(blocks_plan(&made, base));
     else if (first->m_tiles) {
         const struct family *const tiles = family_for(problem, target, PLAN_UNITS_TILES);
         TRY(add_listed(&made, &base));
@@ -537,7 +380,7 @@ quern_status plan_reshape(struct plan *plan, const char *shape)
     TRY(model_choose(shape, &p));
     FAIL_IF(p.choice != CHOICE_MEASURED, QUERN_E_ARGUMENT, "'%s' is no shape of %s on %s", shape,
             p.symbol, p.target->name);
-    TRY(limit(&p));
+    TRY(plan_limit(&p));
     *plan = p;
     return QUERN_OK;
 }

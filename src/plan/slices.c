@@ -65,14 +65,16 @@ static const struct plan *plan_among(const struct plan_set *set, size_t count, i
     return &set->plans[i];
 }
 
-int plan_block_rows(const struct plan_set *set, int64_t m)
-{
-    return plan_for(set, m)->block_rows;
-}
-
 const struct plan *plan_for(const struct plan_set *set, int64_t m)
 {
     return plan_among(set, set->count, m);
+}
+
+int plan_block_rows(const struct plan_set *set, int64_t m)
+{
+    const struct plan *const p = plan_for(set, m);
+
+    return p->m_lo <= m && m <= p->m_hi ? p->block_rows : 0;
 }
 
 /* Writes one launch of a plan, for m rows from row `first` on; returns 1, the number of launches.
@@ -134,7 +136,7 @@ static size_t slices_among(const struct plan_set *set, size_t kernels, int64_t m
     if (largest->block_rows) {
         const struct plan *const p = plan_for(set, m);
         *slices = (struct plan_slice){p, 0, m, slices_of_blocks(p, m)};
-        return 1;
+        return plan_block_rows(set, m) != 0;
     }
     if (plan_units(largest) == PLAN_UNITS_TILES && kernels > 1) {
         while (kernels > 1 && m < set->plans[kernels - 1].m_lo)

@@ -69,8 +69,8 @@ quern_status quern_moe_align(const struct quern_problem *problem, int64_t m,
 /* ---- One expert ------------------------------------------------------------------------------ */
 
 /* The operands of one expert's op=gemm among those of all. Its A and C are the caller's to set. */
-static union operand_pointers of_expert(const struct quern_problem *one,
-                                        const union operand_pointers *all, int64_t expert)
+static union operand_pointers expert_operands(const struct quern_problem *one,
+                                              const union operand_pointers *all, int64_t expert)
 {
     union operand_pointers own = {0};
     struct quern_operand o;
@@ -88,7 +88,8 @@ static union operand_pointers of_expert(const struct quern_problem *one,
 
 struct mixture {
     const struct quern_problem *problem;
-    struct quern_problem one; /* an expert's op=gemm */
+    struct quern_problem one; /* an expert's op=gemm, whose reference is `of_expert` */
+    quant_reference_fn *of_expert;
     const union operand_pointers *in;
     int64_t choices, slots, columns;
     uint32_t *named; /* room for the choices of one expert */
@@ -120,7 +121,7 @@ static quern_status multiply_expert(const struct mixture *x, int32_t expert)
 
     if (!count)
         return QUERN_OK;
-    union operand_pointers own = of_expert(&x->one, x->in, expert < 0 ? 0 : expert);
+    union operand_pointers own = expert_operands(&x->one, x->in, expert < 0 ? 0 : expert);
     for (size_t i = 0; i < count; i++)
         memcpy(x->a + i * row_bytes,
                (const char *)x->in->a + x->named[i] / (size_t)x->problem->top_k * row_bytes,
@@ -128,7 +129,7 @@ static quern_status multiply_expert(const struct mixture *x, int32_t expert)
     own.a = x->a;
     own.c = NULL;
     if (expert >= 0)
-        TRY(quant_reference(&x->one, &own, (int64_t)count, x->y));
+        TRY(x->of_expert(&x->one, &own, (int64_t)count, x->y));
     for (size_t i = 0; i < count; i++)
         for (size_t n = 0; n < columns; n++)
             x->to[x->named[i] * columns + n] =
@@ -147,9 +148,10 @@ static quern_status multiply_all(const struct mixture *x)
 }
 
 quern_status quant_reference_moe(const struct quern_problem *p, const union operand_pointers *in,
-                                 int64_t m, double *y)
+                                 int64_t m, double *y, quant_reference_fn *of_expert)
 {
     struct mixture x = {.problem = p,
+                        .of_expert = of_expert,
                         .one = problem_of_expert(p),
                         .in = in,
                         .choices = problem_results(p, m),
@@ -193,16 +195,16 @@ static void choose_experts(const struct quern_problem *p, int64_t m, uint64_t se
 }
 
 quern_status quant_random_moe(const struct quern_problem *p, int64_t m, uint64_t seed,
-                              const union operand_pointers *out)
+                              const union operand_pointers *out, quant_random_fn *of_expert)
 {
     const struct quern_problem one = problem_of_expert(p);
     const int64_t choices = problem_results(p, m);
 
     for (int64_t e = 0; e < p->experts; e++) {
-        union operand_pointers own = of_expert(&one, out, e);
+        union operand_pointers own = expert_operands(&one, out, e);
         if (e)
             own.a = own.a_scale = own.code = NULL;
-        TRY(quant_random(&one, m, quant_random_at(seed, (uint64_t)e), &own));
+        TRY(of_expert(&one, m, quant_random_at(seed, (uint64_t)e), &own));
     }
     for (int64_t i = 0; i < choices && out->routing; i++)
         ((float *)out->routing)[i] =

@@ -154,21 +154,33 @@ quern_status quant_reference(const struct quern_problem *problem, const union op
  */
 quern_status quant_random(const struct quern_problem *problem, int64_t m, uint64_t seed,
                           const union operand_pointers *out);
-/* The `index`-th of the numbers that a seed gives. */
-uint64_t quant_random_at(uint64_t seed, uint64_t index);
+/* The `index`-th output of SplitMix64 (Steele, Lea, Flood 2014) started at `seed`. */
+static inline uint64_t quant_random_at(uint64_t seed, uint64_t index)
+{
+    uint64_t z = seed + (index + 1) * UINT64_C(0x9e3779b97f4a7c15);
+
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
 
 /*
  * Mixtures of experts (moe.c), of a problem with block_rows. quant_moe_align puts the choices
  * topk_ids [m, top_k], i32, into blocks: rows, experts and rows_used are as quern.h describes them,
  * experts of unused blocks -1; a choice of no expert 0…experts-1 is in no block. The other two are
- * what quant_reference and quant_random do for op=moe: y[m·top_k, N] is NaN in rows that no block
- * names. They block. QUERN_E_MEMORY.
+ * what quant_reference and quant_random do for op=moe, by what they do for each expert's op=gemm
+ * (`of_expert`): y[m·top_k, N] is NaN in rows that no block names. They block. QUERN_E_MEMORY.
  */
 void quant_moe_align(const struct quern_problem *problem, int64_t m, const int32_t *topk_ids,
                      int32_t *rows, int32_t *experts, int32_t *rows_used);
+typedef quern_status quant_reference_fn(const struct quern_problem *problem,
+                                        const union operand_pointers *in, int64_t m, double *y);
+typedef quern_status quant_random_fn(const struct quern_problem *problem, int64_t m, uint64_t seed,
+                                     const union operand_pointers *out);
 quern_status quant_reference_moe(const struct quern_problem *problem,
-                                 const union operand_pointers *in, int64_t m, double *y);
+                                 const union operand_pointers *in, int64_t m, double *y,
+                                 quant_reference_fn *of_expert);
 quern_status quant_random_moe(const struct quern_problem *problem, int64_t m, uint64_t seed,
-                              const union operand_pointers *out);
+                              const union operand_pointers *out, quant_random_fn *of_expert);
 
 #endif

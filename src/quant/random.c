@@ -17,16 +17,6 @@
  * both sides of what bounds them. */
 #define ACT_SIZE 6
 
-/* The `index`-th output of SplitMix64 (Steele, Lea, Flood 2014) started at `seed`. */
-uint64_t quant_random_at(uint64_t seed, uint64_t index)
-{
-    uint64_t z = seed + (index + 1) * UINT64_C(0x9e3779b97f4a7c15);
-
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return z ^ z >> 31;
-}
-
 /*
  * The sum of twelve uniform variables of variance 1/12, less its mean: normal to the eye, never
  * beyond ±6, and free of a libm's last bits.
@@ -208,7 +198,7 @@ quern_status quant_random(const struct quern_problem *problem, int64_t m, uint64
     const size_t n = (size_t)problem->n, k = (size_t)problem->k;
 
     if (problem->op == QUERN_OP_MOE)
-        return quant_random_moe(problem, m, seed, out);
+        return quant_random_moe(problem, m, seed, out, quant_random);
     if (out->a)
         fill(&(struct fill){.function = fill_normal,
                             .seed = quant_random_at(seed, 0),

@@ -235,7 +235,7 @@ quern_status quant_reference(const struct quern_problem *problem, const union op
     void *weights;
 
     if (problem->op == QUERN_OP_MOE)
-        return quant_reference_moe(problem, in, m, y);
+        return quant_reference_moe(problem, in, m, y, quant_reference);
     TRY(check(problem, in, m));
     struct product p = {.problem = problem,
                         .in = in,

@@ -71,6 +71,10 @@ static void set_up(struct bench *b, const struct run *r)
     if (r->shape && plan_reshape(&b->plan, r->shape) != QUERN_OK)
         fail_msg("%s: %s", r->problem, quern_last_error()->message);
     b->slice = (struct plan_slice){&b->plan, 0, r->m, (r->m + b->plan.m_tile - 1) / b->plan.m_tile};
+    if (b->problem.op == QUERN_OP_MOE) {
+        b->problem.block_rows = b->plan.block_rows;
+        b->slice.slices = problem_slots(&b->problem, r->m) / b->plan.m_tile;
+    }
     for (int i = 0; i < OPERAND_COUNT; i++)
         if (operand_describe(&b->problem, (enum operand)i, r->m, &o)) {
             b->host.at[i] = malloc(o.bytes);
@@ -93,8 +97,8 @@ static double error_of(const struct bench *b, int m)
 {
     const struct quern_problem *const p = &b->problem;
     const bool weights = p->op == QUERN_OP_DEQUANT;
-    const size_t count =
-        weights ? (size_t)p->k * (size_t)p->n : (size_t)m * (size_t)problem_columns(p);
+    const size_t count = weights ? (size_t)p->k * (size_t)p->n
+                                 : (size_t)(problem_results(p, m) * problem_columns(p));
     double *const want = malloc(count * sizeof *want), largest = 0, difference = 0;
     float *const exact = malloc(count * sizeof *exact);
 
@@ -213,6 +217,16 @@ static const struct run runs[] = {
     {"wq=fp4 n=34 k=1056 group=32 a=f32 scale=nested bias=1 act=silu_mul glu=halves", 4, NULL, 1},
     {"wq=int4 n=42 k=288 a=f32 group=32 zero=scaled act=swiglu_oai glu=halves", 7, NULL, 1},
     {"wq=mxfp4 n=2 k=64 a=f32 bias=1 act=swiglu_oai glu=interleaved", 1, NULL, 1},
+    /* experts, in slices of a block */
+    {"op=moe wq=nf4 n=50 k=512 a=bf16 experts=8 top_k=2 bias=1", 1, NULL, 1},
+    {"op=moe wq=mxfp4 n=130 k=352 a=f16 experts=4 top_k=4 act=swiglu_oai glu=interleaved", 30, NULL,
+     2},
+    {"op=moe wq=int4 n=34 k=640 a=bf16 zero=u8 layout=exl experts=16 top_k=1", 9, NULL, 2},
+    {"op=moe wq=fp4 n=18 k=1088 a=f16 scale=nested experts=2 top_k=2", 40, NULL, 1},
+    {"op=moe wq=fp8 n=40 k=320 a=fp8 experts=3 top_k=1 bias=1", 7, NULL, 1},
+    {"op=moe wq=none n=34 k=96 a=bf16 experts=8 top_k=2 act=silu_mul glu=halves", 6, NULL, 2},
+    {"op=moe wq=int4 n=21 k=288 a=f32 group=32 zero=scaled experts=4 top_k=2 block_rows=8", 7, NULL,
+     1},
     /* dequant_w4 */
     {"op=dequant wq=int4 n=70 k=1152 c=bf16", 1, NULL, 1},
     {"op=dequant wq=int4 n=70 k=1152 c=f32 scale=f16 zero=u8 layout=exl", 1, NULL, 1},
@@ -310,6 +324,11 @@ static const struct run slab_pairs = {"wq=nf4 n=130 k=576 a=bf16 act=swiglu_oai 
                                       SLAB(19, 112, 2, 1, 2, 1)};
 static const struct run lane_pairs = {"wq=nf4 n=98 k=320 a=f32 bias=1 act=silu_mul glu=halves", 3,
                                       NULL, 1};
+static const struct run ring_moe = {
+    "op=moe wq=mxfp4 n=66 k=256 a=bf16 act=swiglu_oai glu=halves bias=1 experts=8 top_k=2", 5, NULL,
+    2};
+static const struct run lane_moe = {"op=moe wq=nf4 n=41 k=256 a=f32 scale=nested experts=4 top_k=2",
+                                    3, NULL, 2};
 static const struct run spread = {"op=dequant wq=nf4 n=70 k=1152 c=bf16 scale=nested", 1, NULL, 1};
 
 static const struct run slab = {"wq=nf4 n=130 k=576 a=bf16", 29, SLAB(19, 112, 2, 1, 2, 1)};
@@ -336,9 +355,9 @@ static const struct fault {
     {&ring, "if (one_lane())", "", "more arrivals"},
     {&ring, "smaller(at.tile * ROWS + in_tile, N - 1)", "at.tile * ROWS + in_tile",
      "operand scales"},
-    {&ring, "smaller(t * 8 + lane / 4, m - 1)", "t * 8 + lane / 4", "operand a"},
-    {&ring, "if (row >= m || n >= N)", "if (n >= N)", "operand c"},
-    {&ring, "if (row >= m || n >= N)", "if (row >= m)", "operand c"},
+    {&ring, "(first + smaller(i, m - 1))", "(first + (i))", "operand a"},
+    {&ring, "if (!HAS_ROW(row) || n >= N)", "if (n >= N)", "operand c"},
+    {&ring, "if (!HAS_ROW(row) || n >= N)", "if (!HAS_ROW(row))", "operand c"},
     {&ring, "0x5504 | index << 4", "0x5514 | index << 4", ""},
     {&ring, "0x5504 | index << 4", "0x5504 | (index ^ 1) << 4", NULL},
     {&ring, "ROWS * bytes)", "(ROWS - 1) * bytes)", ""},
@@ -413,14 +432,14 @@ static const struct fault {
     {&lane_int4, "of_a[t] += values[t][i];", "of_a[t] += values[t][0];", NULL},
     {&lane, "    sync_group();\n    NO_UNROLL", "    NO_UNROLL", "shared memory"},
     {&lane, "smaller(row + r, N - 1)", "row + r", "operand"},
-    {&lane, "if (n >= N || t >= rows ||", "if (t >= rows ||", "operand c"},
-    {&lane, "smaller(t, m - 1)", "t", "operand a"},
+    {&lane, "if (n >= N || !is_row(", "if (!is_row(", "operand c"},
+    {&lane, "(first + smaller(i, m - 1))", "(first + (i))", "operand a"},
     {&lane, "lanes = 16; lanes;", "lanes = 8; lanes;", NULL},
-    {&lane, " || lane != (r * M_TILE + t) % 32", "", "second store"},
+    {&lane, " ||\n                lane != (r * M_TILE + t) % 32", "", "second store"},
     {&ring_pairs, "W_ROW(from)", "from", NULL},
     {&ring_pairs, "bias + W_ROW(smaller(n, N - 1))", "bias + smaller(n, N - 1)", NULL},
     {&ring_pairs, "shuffle_xor(value, 4)", "shuffle_xor(value, 8)", NULL},
-    {&ring_pairs, "if (row < m && n < N && HAS_COLUMN(n))", "if (row < m && n < N)", ""},
+    {&ring_pairs, "if (HAS_ROW(row) && n < N && HAS_COLUMN(n))", "if (HAS_ROW(row) && n < N)", ""},
     {&ring_pairs, "gate * logistic(gate) * up", "gate * logistic(up) * up", NULL},
     {&slab_pairs, "W_ROW(source)", "source", NULL},
     {&slab_pairs, "shuffle_xor(value, 4)", "shuffle_xor(value, 16)", NULL},
@@ -428,6 +447,17 @@ static const struct fault {
     {&slab_pairs, "up < -7.0f ? -7.0f : up", "up", NULL},
     {&slab_pairs, "(u + 1.0f)", "u", NULL},
     {&slab_pairs, "1.702f * g", "g", NULL},
+    {&ring_moe, "- 1) / TOP_K)", "- 1))", ""},
+    {&ring_moe, "b += expert * (u64)(", "b += 0 * (u64)(", NULL},
+    {&ring_moe, "scales += (expert) * ((u64)N * BLOCKS)\ntypedef u8", "scales += 0\ntypedef u8",
+     NULL},
+    {&ring_moe, "bias += expert * (u64)N", "bias += 0", NULL},
+    {&ring_moe, "(C_ROW(i) < m)", "true", "operand c"},
+    {&ring_moe, "(smaller(C_ROW(i), m - 1) /", "(C_ROW(i) /", "operand a"},
+    {&ring_moe, "((value) * (routing", "((value) + (routing", NULL},
+    {&lane_moe, "b += expert * (u64)(", "b += 0 * (u64)(", NULL},
+    {&lane_moe, "absmax8 += (expert)", "absmax8 += 0 * (expert)", NULL},
+    {&lane_moe, "offset += (expert)", "offset += 0", NULL},
     {&lane_pairs, "W_ROW(smaller(row + r, N - 1))", "smaller(row + r, N - 1)", NULL},
     {&lane_pairs, "sums[r - r % 2][t]", "sums[r][t]", NULL},
     {&spread, "    sync_group();\n    UNROLL", "    UNROLL", "shared memory"},

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Mixtures of experts (op=moe): every family's kernels against the double reference in full checking
- * mode, over formats, tokens, experts and choices; the reference against products of plain layers;
- * blocks that name no expert, slots that name no choice, whatever a host puts there; experts without
- * rows; row weights; strides; how large blocks are; stacks of weights beyond 4 GiB. One run in 29
- * here, one in 211 under a sanitizer; all in test_moe_long.c.
+ * Mixtures of experts (op=moe): every family's kernels against the double reference in full
+ * checking mode, over formats, tokens, experts and choices; the reference against products of plain
+ * layers; blocks that name no expert, slots that name no choice, whatever a host puts there;
+ * experts without rows; row weights; how large blocks are; stacks of weights beyond 4 GiB. One run in 29
+ * here, one in 211 under a sanitizer; all in test_moe_long.c. This file is long because most of its
+ * tests need a whole layer, which they share.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -342,6 +343,29 @@ static void test_launch(void **state)
     mixture_close(&x);
 }
 
+/* What an op was not created for it neither launches nor has blocks for, so that both products of a
+ * layer have the same blocks whatever else they were created for. */
+static void test_beyond(void **state)
+{
+    const struct quern_problem p = t_problem("op=moe wq=int4 n=24 k=128 a=f16 experts=4 top_k=2");
+    quern_ctx *const ctx = t_open("gfx1151", t_cache, QUERN_JIT_ON);
+    quern_op *op, *more;
+    int rows;
+
+    (void)state;
+    assert_int_equal(quern_op_create(ctx, &p, 4, &op), QUERN_OK);
+    assert_int_equal(quern_op_block_rows(op, 16, &rows), QUERN_OK);
+    assert_int_equal(rows, 16);
+    assert_int_equal(quern_op_block_rows(op, 24, &rows), QUERN_E_ARGUMENT);
+    t_message_has("was created for other numbers of rows");
+    assert_int_equal(quern_op_create(ctx, &p, 100, &more), QUERN_OK);
+    assert_int_equal(quern_op_block_rows(op, 24, &rows), QUERN_OK);
+    assert_int_equal(rows, 64);
+    quern_op_release(op);
+    quern_op_release(more);
+    quern_close(ctx);
+}
+
 /* ---- How large blocks are -------------------------------------------------------------------- */
 
 /* Both products of a layer have the same blocks for as many choices; and they grow with those. */
@@ -485,6 +509,7 @@ int main(void)
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_block_rows),
         cmocka_unit_test(test_launch),
+        cmocka_unit_test(test_beyond),
         cmocka_unit_test(test_hostile),
         cmocka_unit_test(test_far),
         cmocka_unit_test(test_blocks_of_any_size),

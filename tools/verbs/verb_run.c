@@ -112,7 +112,8 @@ static int launch(struct run *r)
     return e ? fail_status(e, NULL) : EXIT_OK;
 }
 
-/* Of op=moe alone, whose operands depend on the op's blocks: creates the op before they are read. */
+/* Of op=moe alone, whose operands depend on the op's blocks: creates the op before they are read.
+ */
 static int create_for_blocks(struct run *r)
 {
     if (r->problem.op != QUERN_OP_MOE)

@@ -28,8 +28,9 @@ DEVICE void load_a(const a_element *from, float (&values)[8])
     }
 }
 
-DEVICE void step(LAYER_PARAMETER SCALE_OPERANDS SLOT_PARAMETER float (&sums)[ROWS][M_TILE], u32 row, u32 column,
-                 const a_element *a, i64 lda, u32 first, u32 m, const u8 *b, float shift)
+DEVICE void step(LAYER_PARAMETER SCALE_OPERANDS SLOT_PARAMETER float (&sums)[ROWS][M_TILE],
+                 u32 row, u32 column, const a_element *a, i64 lda, u32 first, u32 m, const u8 *b,
+                 float shift)
 {
     float values[M_TILE][8], of_a[M_TILE] = {}; // and their sums, which zero points are times
 
@@ -102,7 +103,8 @@ KERNEL(SYMBOL, WAVES * 32)
             UNROLL for (u32 lanes = 16; lanes; lanes /= 2)
                 sums[r][t] += shuffle_xor(sums[r][t], lanes);
             const u32 n = row + r;
-            if (n >= N || !is_row(SLOT_NAME (u32)first + begin, its_rows, t) || lane != (r * M_TILE + t) % 32)
+            if (n >= N || !is_row(SLOT_NAME (u32)first + begin, its_rows, t) ||
+                lane != (r * M_TILE + t) % 32)
                 continue;
             float total = sums[r][t];
 #if BIAS

@@ -41,7 +41,7 @@ DEVICE void clear_rows(ELEMENT *c, const u32 *choices, u32 first, u32 m, i64 ldc
         return;                                                                                    \
     if (expert >= EXPERTS) {                                                                       \
         for (u32 g = group; expert == ELSEWHERE && g * (GROUP_ROWS) < N; g += (STRIDE))            \
-            clear_rows<WAVES * 32>(c, choices, begin, (u32)m, ldc, C_COLUMN(g * (GROUP_ROWS)),        \
+            clear_rows<WAVES * 32>(c, choices, begin, (u32)m, ldc, C_COLUMN(g * (GROUP_ROWS)),     \
                                    C_COLUMN(smaller((g + 1) * (GROUP_ROWS), N)));                  \
         return;                                                                                    \
     }                                                                                              \

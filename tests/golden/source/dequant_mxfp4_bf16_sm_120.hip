@@ -413,20 +413,30 @@ typedef zero_element_of<ZERO == ZERO_SCALED>::type zero_element;
     const float *scales, const u8 *absmax8, const float *code, const float *offset,
 #define SCALE_NAMES  scales, absmax8, code, offset,
 #define BLOCK_SCALES absmax8
+// Makes the operands those of one expert, where there are several (cuda/prelude/moe.cu).
+#define SCALES_OF_EXPERT(expert)                                                                   \
+    scales += (expert) * (((u64)N * BLOCKS + NEST - 1) / NEST);                                    \
+    absmax8 += (expert) * ((u64)N * BLOCKS);                                                       \
+    offset += (expert)
 typedef u8 block_scale;
 constexpr u32 NEST = 256; // absmax that share a second scale
 #elif SCALE_IS_E8M0
 #define SCALE_OPERANDS const u8 *scales,
 #define SCALE_NAMES    scales,
 #define BLOCK_SCALES   scales
+#define SCALES_OF_EXPERT(expert) scales += (expert) * ((u64)N * BLOCKS)
 typedef u8 block_scale;
 #else
 #if HAS_ZEROS
 #define SCALE_OPERANDS const scale_element *scales, const zero_element *zeros,
 #define SCALE_NAMES    scales, zeros,
+#define SCALES_OF_EXPERT(expert)                                                                   \
+    scales += (expert) * ((u64)N * BLOCKS);                                                        \
+    zeros += (expert) * ((u64)N * BLOCKS)
 #else
 #define SCALE_OPERANDS const scale_element *scales,
 #define SCALE_NAMES    scales,
+#define SCALES_OF_EXPERT(expert) scales += (expert) * ((u64)N * BLOCKS)
 #endif
 #define BLOCK_SCALES scales
 typedef scale_element block_scale;

@@ -250,11 +250,14 @@ template <class T> DEVICE float bias_or_zero(const T *bias, u32 n, const void *o
 #define SLOT_OPERANDS                                                                              \
     const u32 *__restrict rows, const u32 *__restrict experts, const u32 *__restrict rows_used,    \
         const float *__restrict routing,
-#define SLOT_PARAMETER const u32 *rows, // of functions that use what follows
-#define SLOT_NAME      rows,
-#define A_ROW(i)    (minimum(rows[i], m - 1) / TOP_K)
-#define C_ROW(i)    rows[i]
-#define HAS_ROW(i)  (rows[i] < m)
+// Of functions that use what follows.
+#define SLOT_PARAMETER const u32 *rows, u32 only_choice,
+#define SLOT_NAME      rows, only_choice,
+// What slot i names. A slice of one slot has the same for all lanes, which is loaded once.
+#define CHOICE(i)  (M_TILE == 1 ? only_choice : rows[i])
+#define A_ROW(i)   (minimum(CHOICE(i), m - 1) / TOP_K)
+#define C_ROW(i)   CHOICE(i)
+#define HAS_ROW(i) (CHOICE(i) < m)
 // What the results of a row of C, which is one, are multiplied by.
 #define ROUTED(value, row) ((value) * weight_of(routing, row))
 
@@ -279,9 +282,11 @@ DEVICE void clear_rows(ELEMENT *c, const u32 *rows, u32 m0, u32 m, u64 ldc, u32 
 // here; else the pointers to weights are made to point to the expert's. WEIGHT_BYTES: of b, of one
 // expert; N0, COUNT: the workgroup's rows of W, of which those past the end of W are none.
 #define ENTER_EXPERT(WEIGHT_BYTES, N0, COUNT)                                                      \
-    if (m0 >= *rows_used)                                                                          \
+    const u32 used = *rows_used, expert = experts[slice / SLICES_OF_BLOCK];                        \
+    const u32 only_choice = M_TILE == 1 ? rows[m0] : 0;                                            \
+    asm volatile("" : : "s"(used), "s"(expert), "s"(only_choice)); /* loads that wait together */  \
+    if (m0 >= used)                                                                                \
         return;                                                                                    \
-    const u32 expert = experts[slice / SLICES_OF_BLOCK];                                           \
     if (expert >= EXPERTS) {                                                                       \
         const u32 end = minimum((N0) + (COUNT), N);                                                \
         if (expert == ELSEWHERE)                                                                   \

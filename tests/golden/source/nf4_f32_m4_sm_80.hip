@@ -421,20 +421,30 @@ typedef zero_element_of<ZERO == ZERO_SCALED>::type zero_element;
     const float *scales, const u8 *absmax8, const float *code, const float *offset,
 #define SCALE_NAMES  scales, absmax8, code, offset,
 #define BLOCK_SCALES absmax8
+// Makes the operands those of one expert, where there are several (cuda/prelude/moe.cu).
+#define SCALES_OF_EXPERT(expert)                                                                   \
+    scales += (expert) * (((u64)N * BLOCKS + NEST - 1) / NEST);                                    \
+    absmax8 += (expert) * ((u64)N * BLOCKS);                                                       \
+    offset += (expert)
 typedef u8 block_scale;
 constexpr u32 NEST = 256; // absmax that share a second scale
 #elif SCALE_IS_E8M0
 #define SCALE_OPERANDS const u8 *scales,
 #define SCALE_NAMES    scales,
 #define BLOCK_SCALES   scales
+#define SCALES_OF_EXPERT(expert) scales += (expert) * ((u64)N * BLOCKS)
 typedef u8 block_scale;
 #else
 #if HAS_ZEROS
 #define SCALE_OPERANDS const scale_element *scales, const zero_element *zeros,
 #define SCALE_NAMES    scales, zeros,
+#define SCALES_OF_EXPERT(expert)                                                                   \
+    scales += (expert) * ((u64)N * BLOCKS);                                                        \
+    zeros += (expert) * ((u64)N * BLOCKS)
 #else
 #define SCALE_OPERANDS const scale_element *scales,
 #define SCALE_NAMES    scales,
+#define SCALES_OF_EXPERT(expert) scales += (expert) * ((u64)N * BLOCKS)
 #endif
 #define BLOCK_SCALES scales
 typedef scale_element block_scale;
@@ -550,6 +560,19 @@ DEVICE u32 code_of_word(u32 word, u32 index)
     return word >> 4 * nibble & 15;
 }
 
+// ---- cuda/prelude/rows ----
+// The rows of a slice, one after another from `first` on: of A, where past the end of m the last
+// one stands in for those that are missing, and of C, which has no such rows. Where slots name the
+// rows, cuda/prelude/moe.cu is in this file's place.
+
+#define SLOT_OPERANDS
+#define SLOT_PARAMETER
+#define SLOT_NAME
+#define A_ROW(i)           (first + smaller(i, m - 1))
+#define C_ROW(i)           (first + (i))
+#define HAS_ROW(i)         ((i) < m)
+#define ROUTED(value, row) (value)
+
 // ---- cuda/family/lane_w4 ----
 // Products of few rows of A with 4-bit weights of a table, in f32, for A of f32 and for GPUs
 // without bulk copies.
@@ -580,13 +603,14 @@ DEVICE void load_a(const a_element *from, float (&values)[8])
     }
 }
 
-DEVICE void step(LAYER_PARAMETER SCALE_OPERANDS float (&sums)[ROWS][M_TILE], u32 row, u32 column,
-                 const a_element *a, i64 lda, u32 first, u32 m, const u8 *b, float shift)
+DEVICE void step(LAYER_PARAMETER SCALE_OPERANDS SLOT_PARAMETER float (&sums)[ROWS][M_TILE],
+                 u32 row, u32 column, const a_element *a, i64 lda, u32 first, u32 m, const u8 *b,
+                 float shift)
 {
     float values[M_TILE][8], of_a[M_TILE] = {}; // and their sums, which zero points are times
 
     UNROLL for (u32 t = 0; t < M_TILE; t++) {
-        load_a(a + (i64)(first + smaller(t, m - 1)) * lda + column, values[t]);
+        load_a(a + (i64)A_ROW(t) * lda + column, values[t]);
         UNROLL for (u32 i = 0; i < 8 && HAS_ZEROS; i++)
             of_a[t] += values[t][i];
     }
@@ -613,18 +637,27 @@ DEVICE void step(LAYER_PARAMETER SCALE_OPERANDS float (&sums)[ROWS][M_TILE], u32
     }
 }
 
+// Of row i of the slice that begins at `first`: whether it is one, and which it is of C.
+DEVICE bool is_row(SLOT_PARAMETER u32 first, u32 m, u32 i) { return HAS_ROW(i); }
+DEVICE u32 row_of_c(SLOT_PARAMETER u32 first, u32 i) { return C_ROW(i); }
+
 KERNEL(SYMBOL, WAVES * 32)
 (LAYER_OPERANDS const a_element *a, const u8 *b, SCALE_OPERANDS
 #if BIAS
  const c_element *bias,
 #endif
- c_element *c, int m, int first, i64 lda, i64 ldc)
+ SLOT_OPERANDS c_element *c, int m, int first, i64 lda, i64 ldc)
 {
     ENTER_LAYER
     const u32 lane = item() % 32;
     const u32 group = SLICES_FIRST ? group_y() : group_x();
-    const u32 begin = (SLICES_FIRST ? group_x() : group_y()) * M_TILE;
-    const u32 rows = smaller((u32)m - begin, M_TILE);
+    const u32 slice = SLICES_FIRST ? group_x() : group_y(), begin = slice * M_TILE;
+#if MOE
+    ENTER_EXPERT((u64)N * (K / 2), WAVES * ROWS, divide_up(N, WAVES * ROWS))
+    const u32 its_rows = (u32)m;
+#else
+    const u32 its_rows = smaller((u32)m - begin, M_TILE);
+#endif
     const u32 row = (group * WAVES + item() / 32) * ROWS;
     float sums[ROWS][M_TILE] = {}, shift = 0;
 
@@ -638,13 +671,15 @@ KERNEL(SYMBOL, WAVES * 32)
         sts<float>(TABLE + i * 4, VALUES.value[i / 32]);
     sync_group();
     NO_UNROLL for (u32 column = lane * 8; column < K; column += STEP)
-        step(LAYER_NAME SCALE_NAMES sums, row, column, a, lda, (u32)first + begin, rows, b, shift);
+        step(LAYER_NAME SCALE_NAMES SLOT_NAME sums, row, column, a, lda, (u32)first + begin,
+             its_rows, b, shift);
     UNROLL for (u32 r = 0; r < ROWS; r++) {
         UNROLL for (u32 t = 0; t < M_TILE; t++) {
             UNROLL for (u32 lanes = 16; lanes; lanes /= 2)
                 sums[r][t] += shuffle_xor(sums[r][t], lanes);
             const u32 n = row + r;
-            if (n >= N || t >= rows || lane != (r * M_TILE + t) % 32)
+            if (n >= N || !is_row(SLOT_NAME (u32)first + begin, its_rows, t) ||
+                lane != (r * M_TILE + t) % 32)
                 continue;
             float total = sums[r][t];
 #if BIAS
@@ -659,7 +694,8 @@ KERNEL(SYMBOL, WAVES * 32)
 #endif
             total = activated(gate, total);
 #endif
-            stg(c + (i64)((u32)first + begin + t) * ldc + C_COLUMN(n), rounded<C_TYPE>(total));
+            const u32 to = row_of_c(SLOT_NAME (u32)first + begin, t);
+            stg(c + (i64)to * ldc + C_COLUMN(n), rounded<C_TYPE>(ROUTED(total, to)));
         }
     }
 }

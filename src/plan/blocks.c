@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/* The kernels of op=moe: one for each size of blocks (blocks.h). */
+#include "plan/blocks.h"
+
+#include "plan/add.h"
+#include "plan/family.h"
+#include "plan/matrix.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+/* Whether the first of two kernels for the same blocks takes less time, of all slices that are
+ * expected side by side. */
+static bool block_is_faster(const struct plan *p, const struct plan *q)
+{
+    const int64_t of_p = p->together * (int64_t)(p->block_rows / p->m_tile);
+    const int64_t of_q = q->together * (int64_t)(q->block_rows / q->m_tile);
+
+    return plan_cycles(p, of_p) < plan_cycles(q, of_q);
+}
+
+/*
+ * Rows of the blocks of op=moe, by how many choices there are for each expert: up to `choices`
+ * sixteenths of one. Blocks that are larger than what most experts have waste slots and products;
+ * blocks that are smaller read an expert's weights more than once. With c choices to an expert on
+ * average, the experts' numbers are nearly Poisson's, by which these limits have one in twenty
+ * experts with more rows than a block, or fewer. `busy`: sixteenths of the experts that have any,
+ * when the shape is chosen. On matrix units up to 16 rows take the time of one.
+ */
+struct block_size {
+    int rows, choices, busy;
+};
+static const struct block_size vector_blocks[] = {
+    {1, 1, 1}, {2, 8, 4}, {4, 24, 8}, {8, 0, 16}, {0}};
+static const struct block_size listed_blocks[] = {{8, 64, 10}, {32, 0, 16}, {0}};
+static const struct block_size matrix_blocks[] = {{1, 1, 1}, {16, 128, 10}, {64, 0, 16}, {0}};
+
+/* Rows of a family's slices of such blocks; 0: it has none that fit into one. */
+static int slice_rows(const struct family *f, int block_rows)
+{
+    int rows = 0;
+
+    for (const int *listed = f->m_tiles; listed && *listed && *listed <= block_rows; listed++)
+        rows = *listed;
+    if (f->m_tiles)
+        return rows;
+    if (f->units == PLAN_UNITS_VECTOR)
+        return model_at_most(block_rows, PLAN_SIMT_M_MAX);
+    const int least = f->units == PLAN_UNITS_MATRIX ? MATRIX_TILE : PLAN_MMA_M_MAX;
+    return block_rows < least ? 0 : model_at_most(block_rows, PLAN_MMA_M_MAX);
+}
+
+/* Appends a kernel of op=moe for blocks of so many rows, of the family and the slices, no larger
+ * than a block, that the model expects to be the fastest. */
+static quern_status add_block(struct plan_set *set, const struct plan *base, int block_rows)
+{
+    static const enum plan_units units[] = {PLAN_UNITS_TILES, PLAN_UNITS_MATRIX, PLAN_UNITS_VECTOR};
+    struct plan *const p = &set->plans[set->count];
+    quern_status status = QUERN_E_DECLINED;
+
+    for (size_t i = 0; i < COUNT(units); i++) {
+        const struct family *const f = family_of(&base->problem, base->target, units[i]);
+        const int m_tile = f ? slice_rows(f, block_rows) : 0;
+        struct plan_set one = {.count = 0};
+        struct plan by = *base;
+
+        by.family = f;
+        by.block_rows = block_rows;
+        if (!m_tile)
+            continue;
+        if (units[i] == PLAN_UNITS_TILES)
+            by.meant_for = by.together * m_tile;
+        const quern_status added =
+            plan_add(&one, &by, m_tile, m_tile != block_rows || block_rows >= PLAN_MMA_M_MAX);
+        if (added == QUERN_OK && (status != QUERN_OK || block_is_faster(&one.plans[0], p))) {
+            *p = one.plans[0];
+            status = QUERN_OK;
+        }
+        /* the model does not know how often waves of the others load A: counted on gfx942 (int4,
+         * 4096 tokens of Qwen3-30B), loads took them 367 us, and tiles 320 us in all */
+        if (status == QUERN_OK && units[i] == PLAN_UNITS_TILES)
+            break;
+    }
+    if (status == QUERN_OK)
+        set->count++;
+    return status;
+}
+
+quern_status blocks_plan(struct plan_set *set, struct plan base)
+{
+    const struct quern_problem *const q = &base.problem;
+    const struct family *const matrix = family_of(q, base.target, PLAN_UNITS_MATRIX);
+    const struct block_size *b = !matrix           ? vector_blocks
+                                 : matrix->m_tiles ? listed_blocks
+                                                   : matrix_blocks;
+    const int64_t most = problem_rows_max(q);
+    int64_t done = 0; /* rows of A that have a kernel */
+
+    for (; b->rows; b++) {
+        const int64_t until = b->choices ? q->experts * b->choices / 16 / q->top_k : most;
+
+        if (q->block_rows ? b[1].rows && b[1].rows <= q->block_rows : until <= done)
+            continue;
+        base.together = q->experts * b->busy / 16 > 1 ? q->experts * b->busy / 16 : 1;
+        TRY(add_block(set, &base, q->block_rows ? q->block_rows : b->rows));
+        struct plan *const p = &set->plans[set->count - 1];
+        p->m_lo = (int)done + 1;
+        p->m_hi = (int)(q->block_rows ? most : until);
+        done = p->m_hi;
+        if (done == most)
+            break;
+    }
+    set->m_max = set->plans[set->count - 1].m_hi;
+    return QUERN_OK;
+}
