@@ -51,6 +51,20 @@ MODELS = {
     "experts-number": (model_with(experts=8), "'experts' is 8"),
     "experts-empty": (model_with(experts={}), "experts: 'count' is missing"),
     "experts-zero": (model_with(experts={"count": 0, "intermediate": 64}), "'count' is 0"),
+    "experts-top-k": (model_with(experts={"count": 4, "intermediate": 64, "top_k": 5}),
+                      ["experts: 'top_k' is 5", "from 1 to 4"]),
+    "experts-shared": (model_with(experts={"count": 4, "intermediate": 64, "shared": 0}),
+                       "experts: 'shared' is 0"),
+    "experts-bias": (model_with(experts={"count": 4, "intermediate": 64, "bias": 1}),
+                     "experts: 'bias' is 1; it must be true or false"),
+    "experts-act": (model_with(experts={"count": 4, "intermediate": 64, "act": "gelu"}),
+                    ["experts: 'act' is \"gelu\"", "silu_mul|swiglu_oai|none"]),
+    "experts-glu": (model_with(experts={"count": 4, "intermediate": 64, "glu": 2}),
+                    "experts: 'glu' is 2; it must be one of halves|interleaved"),
+    "attention-bias": (model_with(attention_bias="yes"), "'attention_bias' is \"yes\""),
+    "latent-number": (model_with(latent=512), "'latent' is 512; it must be an object"),
+    "latent-empty": (model_with(latent={"q": 64}), "latent: 'kv' is missing"),
+    "latent-v": (model_with(latent={"kv": 64, "nope": 32, "rope": 16}), "latent: 'v' is missing"),
 }
 MODELS.update(
     (f"no-{field}", (model_with(**{field: None}), f"'{field}' is missing"))

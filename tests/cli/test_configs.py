@@ -76,13 +76,73 @@ def test_a_config_as_it_stands(quern, tmp_path, config, quantisation, text):
 def test_experts_of_a_config(quern, tmp_path):
     problems = prewarm(quern, tmp_path, {**MOE, "quantization_config": {**GPTQ, "lm_head": True}})
     assert problems.keys() == {"qkv", "o", "expert gate_up", "expert down", "lm_head"}
-    assert "n=384 k=128 " in problems["expert gate_up"]
-    assert "n=128 k=192 " in problems["expert down"]
+    assert problems["expert gate_up"] == (
+        "op=moe wq=int4 group=64 scale=bf16 zero=u8 a=bf16 c=bf16 n=384 k=128 bias=0 act=silu_mul "
+        "glu=halves experts=8 top_k=2 layout=k8 round=rne")
+    assert "n=128 k=192 bias=0 experts=8 top_k=1 " in problems["expert down"]
     # Mixtral's words for the same
     mixtral = {k: v for k, v in MOE.items() if k not in ("num_experts", "moe_intermediate_size")}
     problems = prewarm(quern, tmp_path, {**mixtral, "num_local_experts": 8}, "--wq", "nf4")
     assert "n=512 k=128 " in problems["expert gate_up"] and "gate_up" not in problems
     assert "lm_head" in problems
+
+
+def test_what_follows_the_experts_of_a_config(quern, tmp_path):
+    def gate_up(config, *words):
+        made = prewarm(quern, tmp_path, {**MOE, **config}, "--wq", "mxfp4", *words)
+        return made["expert gate_up"].split(" bias=")[1].split(" layout")[0]
+
+    assert gate_up({"hidden_act": "silu"}) == "0 act=silu_mul glu=halves experts=8 top_k=2"
+    assert gate_up({"hidden_act": "gelu"}) == "0 experts=8 top_k=2"  # the host's work
+    assert gate_up({"swiglu_limit": 10.0}) == "0 experts=8 top_k=2"
+    oai = {"model_type": "gpt_oss", "num_local_experts": 8, "intermediate_size": 192}
+    assert gate_up({**oai, "swiglu_limit": 7.0}) == (
+        "1 act=swiglu_oai glu=interleaved experts=8 top_k=2")
+    assert gate_up({**oai, "swiglu_limit": 6.5}) == "1 experts=8 top_k=2"
+    # others' words for how many experts a token goes to
+    for name in ("num_experts_per_token", "experts_per_token", "moe_topk", "moe_k"):
+        assert "top_k=3" in gate_up({"num_experts_per_tok": None, name: 3})
+    split = prewarm(quern, tmp_path, MOE, "--wq", "none", "--tp", 2)
+    assert "n=192 k=128 bias=0 act=silu_mul" in split["expert gate_up/tp2"]
+    assert "n=128 k=96 bias=0 experts=8 top_k=1" in split["expert down/tp2"]
+
+
+def test_experts_that_no_launch_does(quern, tmp_path):
+    """They are made as GEMMs of single experts, and why is said; --experts moe makes none."""
+    def single(config, *words):
+        problems, notes = listed(quern, tmp_path, {**MOE, **config}, *words)
+        assert len(notes) == 1 and "made as a GEMM of one expert" in notes[0]
+        return {layer: [p for layers, p in problems if layer in layers.split(", ")]
+                for layer in ("expert gate_up", "expert down")}, notes[0]
+
+    problems, why = single({"num_experts_per_tok": None})
+    assert "op=gemm" in problems["expert gate_up"][0] and "op=gemm" in problems["expert down"][0]
+    assert "act=" not in problems["expert gate_up"][0] and "does not say how many experts" in why
+    problems, why = single({"num_experts": 2000})
+    assert "op=gemm" in problems["expert down"][0] and "experts=2000; op=moe expects 1 to" in why
+    problems, why = single({}, "--exact", "batch_invariant")
+    assert "exact=batch" in problems["expert down"][0] and "exact does not apply to op=moe" in why
+    # of one layer one expert is left as it is, of the other all
+    mixed = compressed("lm_head", "re:.*layers.0.*experts.7.down_proj", "re:.*layers.1.*down_proj")
+    problems, why = single({"moe_intermediate_size": 256, "quantization_config": mixed})
+    assert [p.split(" group")[0].split(" a=")[0] for p in problems["expert down"]] == [
+        "op=gemm wq=int4", "op=gemm wq=none", "op=moe wq=none"]
+    assert "op=moe wq=int4" in problems["expert gate_up"][0]
+    assert ": expert down: made" in why and "not quantised alike" in why
+    # asked for
+    made = prewarm(quern, tmp_path, MOE, "--wq", "none", "--experts", "gemm")
+    assert "op=gemm" in made["expert gate_up"] and "n=384 k=128 bias=0 layout" in (
+        made["expert gate_up"])
+    (tmp_path / "config.json").write_text(json.dumps({**MOE, "num_experts_per_tok": None}))
+    words = ["--model", tmp_path, "--target", TARGET, "--wq", "none", "--m", 1]
+    done = quern("prewarm", *words, "--experts", "moe", "--json", status=3)
+    left = [p for p in json.loads(done.stdout)["problems"] if "error" in p]
+    assert [p["layers"] for p in left] == ["expert gate_up", "expert down"]
+    assert all("does not say how many experts" in p["error"] for p in left)
+    quern.refused("prewarm", "wq=nf4 n=64 k=64 a=bf16", "--target", TARGET, "--experts", "moe",
+                  status=2, says="--experts goes with --model")
+    (tmp_path / "config.json").write_text(json.dumps({**MOE, "num_experts_per_tok": 9}))
+    quern.refused("prewarm", *words, status=1, says=["'num_experts_per_tok' is 9", "from 1 to 8"])
 
 
 def test_shared_experts_of_a_config(quern, tmp_path):
@@ -297,19 +357,19 @@ INT4, FP8, NONE, NF4 = "wq=int4 group=128", "wq=fp8 scale=tensor", "wq=none a=bf
 
 
 def kinds(quern, tmp_path, config, *words):
-    """The beginnings of problems, behind op=gemm, by layer: a layer may be of several kinds."""
+    """The beginnings of problems, behind the op, by layer: a layer may be of several kinds."""
     problems, notes = listed(quern, tmp_path, config, *words)
     found = {}
     for layers, problem in problems:
         for layer in layers.split(", "):
-            found.setdefault(layer, []).append(problem.removeprefix("op=gemm "))
+            found.setdefault(layer, []).append(re.sub("^op=(gemm|moe) ", "", problem))
     return found, notes
 
 
 def check(quern, tmp_path, config, expected, *words):
     """`expected`: the beginning of each layer's problem, or of its problems in order."""
     found, notes = kinds(quern, tmp_path, config, *words)
-    assert notes == []
+    assert [note for note in notes if "experts are not quantised alike" not in note] == []
     assert found.keys() == expected.keys()
     for layer, starts in expected.items():
         starts = [starts] if isinstance(starts, str) else starts
@@ -329,7 +389,7 @@ QUARK = {"quant_method": "quark", "global_quant_config": {"weight": EIGHT, "inpu
 ALL = {"qkv": INT4, "o": INT4, "gate_up": INT4, "down": INT4, "lm_head": NONE}
 EXPERTS = {"qkv": INT4, "o": INT4, "expert gate_up": INT4, "expert down": INT4, "lm_head": NONE}
 MOE128 = {**MOE, "moe_intermediate_size": 256}
-MIXTRAL = {**DENSE, "model_type": "mixtral", "num_local_experts": 4}
+MIXTRAL = {**DENSE, "model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2}
 GPTQ128 = {**GPTQ, "group_size": 128}
 UNQUANTISED = [
     # one group a row, by its name alone

@@ -152,13 +152,14 @@ def test_experts(quern, small_model):
     model = {**SMALL_MODEL, "experts": {"count": 4, "intermediate": 64}}
     del model["intermediate"]
     small_model.write_text(json.dumps(model))
-    report = quern.json("prewarm", "--model", small_model, *WORDS, "--m", "1")
-    assert problems(report) == {
+    done = quern("prewarm", "--model", small_model, *WORDS, "--m", "1", "--json")
+    assert problems(json.loads(done.stdout)) == {
         (256, 128): "qkv",
         (128, 128): "o, expert gate_up",
         (128, 64): "expert down",
         (512, 128): "lm_head",
     }
+    assert "does not say how many experts a token goes to" in done.stderr
 
 
 def test_counters_are_printed(quern):

@@ -15,10 +15,14 @@ static void read_model(const char *path)
     complaints = 0;
     if (model_read(path, &model) == EXIT_OK) {
         model_layers(&model, tp, 4, layers, &count);
-        for (size_t n = 0; n < count; n++)
+        for (size_t n = 0; n < count; n++) {
             FUZZ_CHECK((layers[n].reason[0] ? !layers[n].n : layers[n].n > 0 && layers[n].k > 0) &&
                        layers[n].names[0] &&
                        (!layers[n].scheme || layers[n].scheme < model.scheme_count));
+            FUZZ_CHECK(!layers[n].experts || layers[n].single ||
+                       (layers[n].top_k > 0 && layers[n].rows > 0 &&
+                        layers[n].top_k * layers[n].rows == model.mixture.top_k));
+        }
     } else {
         FUZZ_CHECK(complaints == 1);
     }

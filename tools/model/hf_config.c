@@ -92,6 +92,12 @@ static int read_size(const json_t *object, const char *path, const char *names, 
     return absent ? EXIT_OK : json_field_int(object, path, first, 1, SIZE_MAX_ANY, value);
 }
 
+/* Types whose feed-forward is one projection up and one down, by their modelling files. */
+static bool has_no_gate(const char *type)
+{
+    return choice_of(type, "gpt_neox|starcoder2|phi|nemotron|persimmon|arcee|apertus");
+}
+
 /* ---- Sizes ----------------------------------------------------------------------------------- */
 
 #define EXPERT_NAMES "num_experts|n_routed_experts|num_local_experts|moe_num_experts"
@@ -157,6 +163,44 @@ static int check_sparse(const json_t *text, const char *path)
     return status;
 }
 
+/* Finds what follows gate and up. gpt-oss bounds both by swiglu_limit, and has their rows one after
+ * the other; no kernel has another bound than its 7. */
+static void find_activation(const json_t *text, struct model_mixture *x)
+{
+    const char *const type = json_text(text, "model_type"), *const act =
+                                                                json_text(text, "hidden_act");
+    char found[64];
+    const json_t *const limit = json_any(text, "swiglu_limit", found);
+    const bool oai = !strcmp(type, "gpt_oss");
+
+    if (oai && (!limit || json_number_value(limit) == 7.0))
+        *x = (struct model_mixture){x->experts, x->top_k, "swiglu_oai", "interleaved"};
+    else if (!oai && !limit && !has_no_gate(type) && (!act[0] || !strcmp(act, "silu")))
+        *x = (struct model_mixture){x->experts, x->top_k, "silu_mul", "halves"};
+}
+
+static int read_mixture(const json_t *text, const char *path, struct model_mixture *x)
+{
+    static const char choices[] = "num_experts_per_tok|num_experts_per_token|experts_per_token|"
+                                  "top_k_experts|moe_topk|moe_k";
+    char found[64];
+
+    *x = (struct model_mixture){0};
+    if (!json_any(text, EXPERT_NAMES, found))
+        return EXIT_OK;
+    int status = json_field_int(text, path, found, 1, MODEL_EXPERTS_MAX, &x->experts);
+    const json_t *const top_k = json_any(text, choices, found);
+    if (!status && top_k && !json_is_array(top_k)) /* a list is one for each layer */
+        status = json_field_int(text, path, found, 1, x->experts, &x->top_k);
+    find_activation(text, x);
+    return status;
+}
+
+int hf_config_mixture(const json_t *root, const char *path, struct model_mixture *x)
+{
+    return read_mixture(text_of(root), path, x);
+}
+
 static int read_experts(const json_t *text, const char *path, struct model *m)
 {
     char found[64];
@@ -164,7 +208,7 @@ static int read_experts(const json_t *text, const char *path, struct model *m)
 
     if (!json_any(text, EXPERT_NAMES, found))
         return EXIT_OK;
-    int status = json_field_int(text, path, found, 1, MODEL_EXPERTS_MAX, &m->experts);
+    int status = read_mixture(text, path, &m->mixture);
     if (status || (status = check_sparse(text, path)))
         return status;
     /* Mixtral and gpt-oss have experts in all layers, and no width for those alone */
@@ -269,12 +313,6 @@ static void read_biases(const json_t *text, struct model *m)
     m->mlp_bias = all || neox || is_true(text, "mlp_bias");
     m->expert_bias = !strcmp(type, "gpt_oss");
     m->head_bias = is_true(text, "lm_head_bias") || phi;
-}
-
-/* Types whose feed-forward is one projection up and one down, by their modelling files. */
-static bool has_no_gate(const char *type)
-{
-    return choice_of(type, "gpt_neox|starcoder2|phi|nemotron|persimmon|arcee|apertus");
 }
 
 static int read_layers(const json_t *text, const char *path, struct model *m)

@@ -19,4 +19,7 @@ bool hf_config_is(const json_t *root);
  */
 int hf_config_read(const json_t *root, const char *path, struct model *model);
 
+/* Reads what it says of experts alone; of a model without them, that there are none. */
+int hf_config_mixture(const json_t *root, const char *path, struct model_mixture *mixture);
+
 #endif

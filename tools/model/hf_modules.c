@@ -125,13 +125,15 @@ bool hf_modules_at(const struct hf_modules *h, enum model_place place, int64_t l
     if (hf_modules_are_experts(place) || shared)
         return !m->intermediate || h->sparse[layer];
     if (place == PLACE_GATE_UP || place == PLACE_DOWN)
-        return !m->experts || !h->sparse[layer];
+        return !m->mixture.experts || !h->sparse[layer];
     return true;
 }
 
 int64_t hf_modules_experts(const struct hf_modules *h, enum model_place place)
 {
-    return hf_modules_are_experts(place) && strchr(names_of(h, place), '#') ? h->model->experts : 0;
+    const bool numbered = hf_modules_are_experts(place) && strchr(names_of(h, place), '#');
+
+    return numbered ? h->model->mixture.experts : 0;
 }
 
 /* Takes name number `part` out of names with bars between them, the last if there are fewer; #

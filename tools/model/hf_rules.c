@@ -214,34 +214,56 @@ static size_t scheme_of(struct hf_rules *r, const struct hf_module *module)
 
 /* ---- All modules ----------------------------------------------------------------------------- */
 
+/* Schemes of the parts of one layer, or of one of its experts. */
+struct part_schemes {
+    size_t of[3];
+};
+
 /* Adds the use of one layer: of the whole if its parts are quantised alike, else of each part. */
-static int use_layer(struct hf_rules *r, struct hf_module module)
+static int add_layer(struct hf_rules *r, enum model_place place, const struct part_schemes *parts,
+                     bool apart)
 {
-    const int parts = model_parts(r->m, module.place);
-    size_t schemes[3] = {MODEL_PLAIN};
+    const int count = model_parts(r->m, place);
     bool alike = true;
     int status = EXIT_OK;
 
-    for (int i = 0; i < parts; i++) {
-        module.part = i;
-        schemes[i] = scheme_of(r, &module);
-        alike &= schemes[i] == schemes[0];
+    for (int i = 1; i < count; i++)
+        alike &= parts->of[i] == parts->of[0];
+    for (int i = 0; !status && i < (alike ? 1 : count); i++)
+        status = model_add_use(
+            r->m, r->path, (struct model_use){place, alike ? -1 : i, parts->of[i], .apart = apart});
+    return status;
+}
+
+/* Adds the uses of a layer, and so of each of its experts, for which `room` has room. */
+static int use_layer(struct hf_rules *r, enum model_place place, int64_t layer, int64_t experts,
+                     struct part_schemes *room)
+{
+    const int parts = model_parts(r->m, place);
+    bool apart = false;
+    int status = EXIT_OK;
+
+    for (int64_t e = 0; r->steps && (e == 0 || e < experts); e++) {
+        room[e] = (struct part_schemes){{MODEL_PLAIN}};
+        for (int i = 0; i < parts; i++)
+            room[e].of[i] = scheme_of(r, &(struct hf_module){place, i, layer, e});
+        apart |= memcmp(&room[e], &room[0], sizeof *room) != 0;
     }
-    for (int i = 0; !status && i < (alike ? 1 : parts); i++)
-        status = model_add_use(r->m, r->path,
-                               (struct model_use){module.place, alike ? -1 : i, schemes[i]});
+    for (int64_t e = 0; !status && r->steps && (e == 0 || e < experts); e++)
+        status = add_layer(r, place, &room[e], apart);
     return status;
 }
 
 static int use_place(struct hf_rules *r, enum model_place place)
 {
     const int64_t experts = hf_modules_experts(&r->modules, place);
-    int status = EXIT_OK;
+    struct part_schemes *const room = calloc((size_t)experts + 1, sizeof *room);
+    int status = room ? EXIT_OK : fail("out of memory");
 
-    for (int64_t i = 0; i < r->m->layers; i++)
+    for (int64_t i = 0; !status && i < r->m->layers; i++)
         if (hf_modules_at(&r->modules, place, i))
-            for (int64_t e = 0; !status && r->steps && (e == 0 || e < experts); e++)
-                status = use_layer(r, (struct hf_module){place, 0, i, e});
+            status = use_layer(r, place, i, experts, room);
+    free(room);
     return status;
 }
 
@@ -323,11 +345,12 @@ int hf_rules_apply(struct hf_rules *r)
 {
     int status = EXIT_OK;
 
-    if (r->m->experts && r->m->layers > EXPERTS_MAX / r->m->experts)
+    const int64_t experts = r->m->mixture.experts;
+
+    if (experts && r->m->layers > EXPERTS_MAX / experts)
         return fail("%s: %lld layers of %lld experts; quantization_config is read for at most %lld "
                     "in all",
-                    r->path, (long long)r->m->layers, (long long)r->m->experts,
-                    (long long)EXPERTS_MAX);
+                    r->path, (long long)r->m->layers, (long long)experts, (long long)EXPERTS_MAX);
     for (int place = 0; !status && place < PLACES; place++)
         if (model_has(r->m, place))
             status = use_place(r, place);

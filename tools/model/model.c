@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads a model's manifest, and makes its layers, split over GPUs if asked (model.h). */
+/* Reads a model's manifest (model.h). */
 #include "model/model.h"
+#include "command/options.h"
+#include "files/files.h"
 #include "files/json_file.h"
 #include "model/hf_config.h"
 
@@ -18,10 +20,63 @@
 #define HEADS_MAX     ((int64_t)1 << 20)
 #define HEAD_DIM_MAX  ((int64_t)1 << 20)
 
+/* A member of a manifest that is true or false, and may be missing. */
+static int read_truth(const json_t *object, const char *where, const char *name, bool *value)
+{
+    const json_t *const found = json_object_get(object, name);
+    char shown[JSON_SHOWN_BYTES];
+
+    *value = json_is_true(found);
+    return !found || json_is_boolean(found) ? EXIT_OK
+                                            : fail("%s: '%s' is %s; it must be true or false",
+                                                   where, name, json_shown(found, shown));
+}
+
+/* A member that is one of a list's words, of which the first stands for a missing one. */
+static int read_choice(const json_t *object, const char *where, const char *name,
+                       const char *choices, char value[16])
+{
+    const json_t *const found = json_object_get(object, name);
+    const char *const text = json_string_value(found);
+    char shown[JSON_SHOWN_BYTES];
+
+    if (found && (!text || !choice_of(text, choices)))
+        return fail("%s: '%s' is %s; it must be one of %s", where, name, json_shown(found, shown),
+                    choices);
+    if (found)
+        snprintf(value, 16, "%s", text);
+    else
+        snprintf(value, 16, "%.*s", (int)strcspn(choices, "|"), choices);
+    return EXIT_OK;
+}
+
+/* What of experts may be missing. */
+static int read_routing(const json_t *experts, const char *where, struct model *m)
+{
+    struct model_mixture *const x = &m->mixture;
+    int status = EXIT_OK;
+
+    if (json_object_get(experts, "top_k"))
+        status = json_field_int(experts, where, "top_k", 1, x->experts, &x->top_k);
+    if (!status && json_object_get(experts, "shared"))
+        status =
+            json_field_int(experts, where, "shared", 1, DIMENSION_MAX / 2, &m->shared_intermediate);
+    if (!status)
+        status = read_truth(experts, where, "bias", &m->expert_bias);
+    if (!status)
+        status = read_choice(experts, where, "act", "silu_mul|swiglu_oai|none", x->act);
+    if (!status)
+        status = read_choice(experts, where, "glu", "halves|interleaved", x->glu);
+    if (!strcmp(x->act, "none"))
+        x->act[0] = x->glu[0] = 0;
+    return status;
+}
+
 static int read_experts(const json_t *root, const char *path, struct model *m)
 {
     const json_t *experts = json_object_get(root, "experts");
     char where[512], shown[JSON_SHOWN_BYTES];
+    int status;
 
     if (!experts)
         return EXIT_OK;
@@ -29,11 +84,36 @@ static int read_experts(const json_t *root, const char *path, struct model *m)
         return fail("%s: 'experts' is %s; it must be an object with 'count' and 'intermediate'",
                     path, json_shown(experts, shown));
     snprintf(where, sizeof where, "%s: experts", path);
-    const int status = json_field_int(experts, where, "count", 1, MODEL_EXPERTS_MAX, &m->experts);
-    if (status)
+    if ((status =
+             json_field_int(experts, where, "count", 1, MODEL_EXPERTS_MAX, &m->mixture.experts)) ||
+        (status = json_field_int(experts, where, "intermediate", 1, DIMENSION_MAX / 2,
+                                 &m->expert_intermediate)))
         return status;
-    return json_field_int(experts, where, "intermediate", 1, DIMENSION_MAX / 2,
-                          &m->expert_intermediate);
+    return read_routing(experts, where, m);
+}
+
+/* Reads the sizes of attention through a latent, under the names of quern-prewarm(1). */
+static int read_latent(const json_t *root, const char *path, struct model *m)
+{
+    const json_t *const latent = json_object_get(root, "latent");
+    struct model_latent *const l = &m->latent;
+    char where[512], shown[JSON_SHOWN_BYTES];
+    int status = EXIT_OK;
+
+    if (!latent)
+        return EXIT_OK;
+    if (!json_is_object(latent))
+        return fail("%s: 'latent' is %s; it must be an object with 'kv', 'nope', 'rope', 'v' and, "
+                    "where q has one, 'q'",
+                    path, json_shown(latent, shown));
+    snprintf(where, sizeof where, "%s: latent", path);
+    if (json_object_get(latent, "q"))
+        status = json_field_int(latent, where, "q", 1, DIMENSION_MAX, &l->q);
+    if (status || (status = json_field_int(latent, where, "kv", 1, DIMENSION_MAX, &l->kv)) ||
+        (status = json_field_int(latent, where, "nope", 1, HEAD_DIM_MAX, &l->nope)) ||
+        (status = json_field_int(latent, where, "rope", 1, HEAD_DIM_MAX, &l->rope)))
+        return status;
+    return json_field_int(latent, where, "v", 1, HEAD_DIM_MAX, &l->value);
 }
 
 static int read_sizes(const json_t *root, const char *path, struct model *m)
@@ -48,12 +128,14 @@ static int read_sizes(const json_t *root, const char *path, struct model *m)
     };
 
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        if (m->latent.kv && fields[i].value == &m->head_dim)
+            continue; /* the latent says how wide a head's parts are */
         const int status =
             json_field_int(root, path, fields[i].name, 1, fields[i].max, fields[i].value);
         if (status)
             return status;
     }
-    if (m->experts && !json_object_get(root, "intermediate"))
+    if (m->mixture.experts && !json_object_get(root, "intermediate"))
         return EXIT_OK;
     return json_field_int(root, path, "intermediate", 1, DIMENSION_MAX / 2, &m->intermediate);
 }
@@ -96,8 +178,11 @@ static int read_manifest(const json_t *root, const char *path, struct model *m, 
 
     if ((status = json_field_int(root, path, "quern_model", 1, 1, &version)) ||
         (status = json_field_text(root, path, "name", name)) ||
-        (status = read_experts(root, path, m)) || (status = read_sizes(root, path, m)))
+        (status = read_experts(root, path, m)) || (status = read_latent(root, path, m)) ||
+        (status = read_sizes(root, path, m)) ||
+        (status = read_truth(root, path, "attention_bias", &m->qkv_bias)))
         return status;
+    m->o_bias = m->qkv_bias;
     return check_products(path, m);
 }
 
@@ -141,6 +226,23 @@ int model_read(const char *path, struct model *model)
     return status;
 }
 
+int model_mixture_beside(const char *path, struct model_mixture *mixture)
+{
+    const char *const slash = strrchr(path, '/');
+    char *const prefix = strndup(path, slash ? (size_t)(slash - path) + 1 : 0);
+    char *config = NULL;
+    json_t *root = NULL;
+
+    *mixture = (struct model_mixture){0};
+    int status = prefix ? file_first(prefix, "config.json", &config) : fail("out of memory");
+    if (!status && config && !(status = json_file_load(config, FILE_BYTES_MAX, &root)))
+        status = hf_config_mixture(root, config, mixture);
+    json_decref(root);
+    free(config);
+    free(prefix);
+    return status;
+}
+
 int model_parse_tp(const char *text, int tp[MODEL_TP_MAX], size_t *count)
 {
     const char *p = text;
@@ -163,252 +265,5 @@ int model_parse_tp(const char *text, int tp[MODEL_TP_MAX], size_t *count)
         if (!*end)
             return EXIT_OK;
         p = end + 1;
-    }
-}
-
-/* ---- Places ---------------------------------------------------------------------------------- */
-
-/* Names of the layer at each place, and of the parts that it is fused of. */
-static const struct {
-    const char *name, *parts[3];
-} places[PLACES] = {
-    [PLACE_QKV] = {"qkv", {"q", "k", "v"}},
-    [PLACE_Q] = {"q", {NULL}},
-    [PLACE_QKV_A] = {"qkv_a", {"q_a", "kv_a"}},
-    [PLACE_KV_A] = {"kv_a", {NULL}},
-    [PLACE_Q_B] = {"q_b", {NULL}},
-    [PLACE_KV_B] = {"kv_b", {NULL}},
-    [PLACE_O] = {"o", {NULL}},
-    [PLACE_GATE_UP] = {"gate_up", {"gate", "up"}},
-    [PLACE_DOWN] = {"down", {NULL}},
-    [PLACE_EXPERT_GATE_UP] = {"expert gate_up", {"expert gate", "expert up"}},
-    [PLACE_EXPERT_DOWN] = {"expert down", {NULL}},
-    [PLACE_SHARED_GATE_UP] = {"shared gate_up", {"shared gate", "shared up"}},
-    [PLACE_SHARED_DOWN] = {"shared down", {NULL}},
-    [PLACE_HEAD] = {"lm_head", {NULL}},
-};
-
-static bool is_gate_up(enum model_place place)
-{
-    return place == PLACE_GATE_UP || place == PLACE_EXPERT_GATE_UP || place == PLACE_SHARED_GATE_UP;
-}
-
-bool model_has(const struct model *m, enum model_place place)
-{
-    switch (place) {
-    case PLACE_QKV:
-        return !m->latent.kv;
-    case PLACE_Q:
-    case PLACE_KV_A:
-        return m->latent.kv && !m->latent.q;
-    case PLACE_QKV_A:
-    case PLACE_Q_B:
-        return m->latent.kv && m->latent.q;
-    case PLACE_KV_B:
-        return m->latent.kv;
-    case PLACE_GATE_UP:
-    case PLACE_DOWN:
-        return m->intermediate;
-    case PLACE_EXPERT_GATE_UP:
-    case PLACE_EXPERT_DOWN:
-        return m->expert_intermediate;
-    case PLACE_SHARED_GATE_UP:
-    case PLACE_SHARED_DOWN:
-        return m->shared_intermediate;
-    default:
-        return true;
-    }
-}
-
-int model_parts(const struct model *m, enum model_place place)
-{
-    int count = 0;
-
-    if (is_gate_up(place) && m->ungated)
-        return 1;
-    while (count < 3 && places[place].parts[count])
-        count++;
-    return count ? count : 1;
-}
-
-int model_add_use(struct model *m, const char *path, struct model_use use)
-{
-    for (size_t i = 0; i < m->use_count; i++)
-        if (m->uses[i].place == use.place && m->uses[i].part == use.part &&
-            m->uses[i].scheme == use.scheme)
-            return EXIT_OK;
-    if (m->use_count == MODEL_USES_MAX)
-        return fail("%s: quantization_config: layers are quantised in more than %d ways", path,
-                    MODEL_USES_MAX);
-    m->uses[m->use_count++] = use;
-    return EXIT_OK;
-}
-
-int model_add_scheme(struct model *m, const char *path, const struct model_scheme *scheme,
-                     size_t *index)
-{
-    size_t i = 0;
-
-    while (i < m->scheme_count && memcmp(&m->schemes[i], scheme, sizeof *scheme) != 0)
-        i++;
-    if (i == MODEL_SCHEMES_MAX)
-        return fail("%s: quantization_config: more than %d ways to quantise a layer", path,
-                    MODEL_SCHEMES_MAX - 1);
-    if (i == m->scheme_count)
-        m->schemes[m->scheme_count++] = *scheme;
-    *index = i;
-    return EXIT_OK;
-}
-
-/* ---- Layers ---------------------------------------------------------------------------------- */
-
-/* Whether so many GPUs share `value` evenly; if not, why not. */
-static bool splits(const struct model *m, const char *what, int64_t value, int tp, char reason[160])
-{
-    if (value % tp)
-        snprintf(reason, 160, "--tp %d does not divide the %lld %s of %.63s", tp, (long long)value,
-                 what, m->name);
-    return value % tp == 0;
-}
-
-/* The vocabulary that is split: a multiple of 64, to which vLLM and others pad it
- * (vllm/model_executor/layers/vocab_parallel_embedding.py). */
-static int64_t padded_vocabulary(const struct model *m)
-{
-    return (m->vocabulary + 63) / 64 * 64;
-}
-
-static bool splits_whole(const struct model *m, int tp, char reason[160])
-{
-    const bool repeated = m->kv_heads && tp % m->kv_heads == 0; /* each head on several GPUs */
-
-    return splits(m, "heads", m->heads, tp, reason) &&
-           splits(m, "intermediate", m->intermediate, tp, reason) &&
-           splits(m, "expert intermediate", m->expert_intermediate, tp, reason) &&
-           splits(m, "shared expert intermediate", m->shared_intermediate, tp, reason) &&
-           splits(m, "vocabulary (padded)", padded_vocabulary(m), tp, reason) &&
-           (m->latent.kv || repeated || splits(m, "kv_heads", m->kv_heads, tp, reason));
-}
-
-/* Shapes the layer gate_up, or one of its parts, gate or up, of that width. */
-static void shape_gate_up(const struct model *m, int part, int64_t intermediate, bool bias,
-                          struct model_layer *layer)
-{
-    const int parts = part < 0 && !m->ungated ? 2 : 1;
-
-    *layer = (struct model_layer){.n = parts * intermediate, .k = m->hidden, .bias = bias};
-}
-
-static void shape_attention(const struct model *m, struct model_use use, int tp,
-                            struct model_layer *layer)
-{
-    const int64_t heads = m->heads / tp, kv_heads = m->kv_heads >= tp ? m->kv_heads / tp : 1;
-    const struct model_latent *const l = &m->latent;
-    const int64_t widths[] = {heads * m->head_dim, kv_heads * m->head_dim, kv_heads * m->head_dim};
-
-    *layer = (struct model_layer){.k = m->hidden, .bias = m->qkv_bias};
-    if (use.place == PLACE_QKV)
-        layer->n = use.part < 0 ? widths[0] + widths[1] + widths[2] : widths[use.part];
-    else if (use.place == PLACE_QKV_A)
-        layer->n = (use.part == 1 ? 0 : l->q) + (use.part == 0 ? 0 : l->kv + l->rope);
-    else if (use.place == PLACE_KV_A)
-        layer->n = l->kv + l->rope;
-    else if (use.place == PLACE_O)
-        *layer = (struct model_layer){
-            .n = m->hidden, .k = heads * (l->kv ? l->value : m->head_dim), .bias = m->o_bias};
-    else if (use.place == PLACE_KV_B)
-        *layer = (struct model_layer){.n = heads * (l->nope + l->value), .k = l->kv};
-    else /* q, whose K is the hidden size where q has no latent */
-        *layer =
-            (struct model_layer){.n = heads * (l->nope + l->rope), .k = l->q ? l->q : m->hidden};
-}
-
-/* Shapes one GPU's share of a layer. */
-static void shape_layer(const struct model *m, struct model_use use, int tp,
-                        struct model_layer *layer)
-{
-    switch (use.place) {
-    case PLACE_GATE_UP:
-        shape_gate_up(m, use.part, m->intermediate / tp, m->mlp_bias, layer);
-        break;
-    case PLACE_EXPERT_GATE_UP:
-        shape_gate_up(m, use.part, m->expert_intermediate / tp, m->expert_bias, layer);
-        break;
-    case PLACE_SHARED_GATE_UP:
-        shape_gate_up(m, use.part, m->shared_intermediate / tp, m->mlp_bias, layer);
-        break;
-    case PLACE_DOWN:
-        *layer =
-            (struct model_layer){.n = m->hidden, .k = m->intermediate / tp, .bias = m->mlp_bias};
-        break;
-    case PLACE_EXPERT_DOWN:
-        *layer = (struct model_layer){
-            .n = m->hidden, .k = m->expert_intermediate / tp, .bias = m->expert_bias};
-        break;
-    case PLACE_SHARED_DOWN:
-        *layer = (struct model_layer){
-            .n = m->hidden, .k = m->shared_intermediate / tp, .bias = m->mlp_bias};
-        break;
-    case PLACE_HEAD:
-        *layer = (struct model_layer){.n = tp == 1 ? m->vocabulary : padded_vocabulary(m) / tp,
-                                      .k = m->hidden,
-                                      .bias = m->head_bias};
-        break;
-    default:
-        shape_attention(m, use, tp, layer);
-    }
-    layer->scheme = use.scheme;
-    layer->tp = tp;
-    const bool up = m->ungated && is_gate_up(use.place);
-    const char *const *const parts = places[use.place].parts;
-    const char *const name = up              ? parts[1]
-                             : use.part >= 0 ? parts[use.part]
-                                             : places[use.place].name;
-    if (tp == 1)
-        snprintf(layer->names, sizeof layer->names, "%s", name);
-    else
-        snprintf(layer->names, sizeof layer->names, "%s/tp%d", name, tp);
-}
-
-/* Adds a layer, or its name to a layer that is the same but for that. */
-static void add_layer(const struct model_layer *added, struct model_layer *layers, size_t *count)
-{
-    for (size_t i = 0; i < *count; i++) {
-        struct model_layer *const l = &layers[i];
-        if (l->reason[0] || l->n != added->n || l->k != added->k || l->bias != added->bias ||
-            l->scheme != added->scheme)
-            continue;
-        if (strlen(l->names) + strlen(added->names) + 3 < sizeof l->names) {
-            strcat(l->names, ", ");
-            strcat(l->names, added->names);
-        }
-        return;
-    }
-    layers[(*count)++] = *added;
-}
-
-void model_layers(const struct model *model, const int *tp, size_t tp_count,
-                  struct model_layer layers[MODEL_PROBLEMS_MAX], size_t *count)
-{
-    struct model_use uses[MODEL_USES_MAX];
-    size_t use_count = model->use_count;
-
-    memcpy(uses, model->uses, sizeof uses);
-    for (int p = 0; !model->use_count && p < PLACES; p++)
-        if (model_has(model, p))
-            uses[use_count++] = (struct model_use){.place = p, .part = -1};
-    *count = 0;
-    for (size_t i = 0; i < tp_count; i++) {
-        struct model_layer none = {.tp = tp[i]};
-        if (!splits_whole(model, tp[i], none.reason)) {
-            snprintf(none.names, sizeof none.names, "all/tp%d", tp[i]);
-            layers[(*count)++] = none;
-            continue;
-        }
-        for (size_t u = 0; u < use_count; u++) {
-            struct model_layer layer;
-            shape_layer(model, uses[u], tp[i], &layer);
-            add_layer(&layer, layers, count);
-        }
     }
 }

@@ -4,10 +4,10 @@
  *
  *   {"quern_model":1, "name":"qwen3-4b", "hidden":2560, "intermediate":9728, "heads":32,
  *    "kv_heads":8, "head_dim":128, "layers":36, "vocabulary":151936,
- *    "experts":{"count":128, "intermediate":768}}
+ *    "experts":{"count":128, "intermediate":768, "top_k":8}}
  *
- * With `experts` (optional) the layers gate_up and down are those of one expert, and `intermediate`
- * may be left out; when it is there too, the model has both kinds. Other members are ignored.
+ * With `experts` (optional) `intermediate` may be left out; when it is there too, the model has
+ * layers of both kinds. quern-prewarm(1) has all members. Others are ignored.
  *
  * A Hugging Face config.json is read as well, and says how the weights are quantised (hf_config.h).
  */
@@ -36,6 +36,14 @@ struct model_latent {
     int64_t kv, nope, rope, value;
 };
 
+/* The routed experts of a mixture's layer, and how a token goes through them. */
+struct model_mixture {
+    int64_t experts; /* of a layer; 0: the model is no mixture */
+    int64_t top_k;   /* so many of them are for each token; 0: the file does not say */
+    /* What follows gate and up, as problem words act and glu; "" where no kernel does it. */
+    char act[16], glu[16];
+};
+
 /* Linear layers by their place in a model. */
 enum model_place {
     PLACE_QKV,
@@ -61,6 +69,7 @@ struct model_use {
     enum model_place place;
     int part;      /* -1: all */
     size_t scheme; /* index of the model's schemes */
+    bool apart;    /* of experts, those of one layer are not all quantised alike */
 };
 
 #define MODEL_PLAIN       0 /* the scheme of layers that a quantised model leaves as they are */
@@ -70,9 +79,10 @@ struct model {
     char name[64];
     int64_t hidden, intermediate; /* intermediate 0: experts only */
     int64_t heads, kv_heads, head_dim, layers, vocabulary;
-    int64_t experts, expert_intermediate; /* 0: none */
-    int64_t shared_intermediate;          /* of an expert beside those, for every token; 0: none */
-    struct model_latent latent;           /* kv 0: none, and heads are as above */
+    struct model_mixture mixture;
+    int64_t expert_intermediate; /* 0: there are no experts */
+    int64_t shared_intermediate; /* of an expert beside those, for every token; 0: none */
+    struct model_latent latent;  /* kv 0: none, and heads are as above */
     bool qkv_bias, o_bias, mlp_bias, expert_bias, head_bias; /* which layers add one */
     bool ungated;      /* the feed-forward has no gate: up alone stands for gate_up */
     char type[8];      /* of the activations; "" where the file does not say */
@@ -88,6 +98,10 @@ struct model {
 
 /* Reads and checks a manifest or a config.json. */
 int model_read(const char *path, struct model *model);
+
+/* Reads what the config.json in the directory of the file `path` says of experts; *mixture says
+ * that there are none where there is no such file. */
+int model_mixture_beside(const char *path, struct model_mixture *mixture);
 
 /* Whether the model has a layer at that place, and of how many parts it is fused. */
 bool model_has(const struct model *model, enum model_place place);
@@ -107,6 +121,12 @@ struct model_layer {
     size_t scheme;
     int tp; /* of the first name */
     char reason[160];
+    /* Of the routed experts of a mixture, n and k are one expert's, and op=moe does them all: */
+    int64_t experts;       /* so many; 0: the layer is none of them */
+    int64_t top_k;         /* experts for each row of A */
+    int64_t rows;          /* of A, for each token */
+    const char *act, *glu; /* problem words, of the model; "" */
+    const char *single;    /* why one launch cannot do them all; null: it can */
 };
 
 /*

@@ -8,15 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Problem words that stand as options beside --model: --wq nf4 is wq=nf4 in every layer. */
-static const char *const words[] = {"wq",   "group",  "scale", "zero",  "a",      "c",
-                                    "bias", "layout", "round", "exact", "kernels"};
-#define WORD_COUNT PREWARM_WORDS
-enum { WQ, A = 4, C, BIAS, LAYOUT }; /* places of some; those before A are of quantised weights */
-_Static_assert(WORD_COUNT == sizeof words / sizeof words[0], "a value for each");
-
-/* Makes room for one more problem behind the last. */
-static int make_room(struct prewarm *w)
+int prewarm_make_room(struct prewarm *w)
 {
     if (w->count < w->room)
         return EXIT_OK;
@@ -29,15 +21,28 @@ static int make_room(struct prewarm *w)
     return EXIT_OK;
 }
 
-/* Adds a problem, for which there is room, or the layers' names to one that is the same. With an
- * error it stays for the report. */
-static quern_status add_problem(struct prewarm *w, const char *layers, const char *given)
+/* Adds the rows of a problem that comes again; where that makes too many ranges, all between the
+ * least and the most. */
+static void add_rows(struct m_set *m, const struct m_set *more)
+{
+    const struct m_set own = *m;
+
+    if (!options_m_add(m, more)) {
+        const int64_t lo =
+            own.ranges[0].lo < more->ranges[0].lo ? own.ranges[0].lo : more->ranges[0].lo;
+        const int64_t hi = m_most(&own) > m_most(more) ? m_most(&own) : m_most(more);
+        *m = (struct m_set){.count = 1, .ranges = {{lo, hi}}};
+    }
+}
+
+quern_status prewarm_add_problem(struct prewarm *w, const char *layers, const char *given,
+                                 const struct m_set *m)
 {
     const size_t target = w->target_count - 1;
     struct prewarm_problem *p = &w->problems[w->count];
 
     *p = (struct prewarm_problem){
-        .target = target, .problem = QUERN_INIT(struct quern_problem), .m = w->m_set};
+        .target = target, .problem = QUERN_INIT(struct quern_problem), .m = *m};
     snprintf(p->layers, sizeof p->layers, "%s", layers);
     quern_status status = quern_problem_parse(given, &p->problem);
     if (!status)
@@ -53,201 +58,10 @@ static quern_status add_problem(struct prewarm *w, const char *layers, const cha
         const size_t length = strlen(same->layers);
         if (length)
             snprintf(same->layers + length, sizeof same->layers - length, ", %s", layers);
+        add_rows(&same->m, m);
         return QUERN_OK;
     }
     w->count++;
-    return status;
-}
-
-/* ---- A model's ------------------------------------------------------------------------------- */
-
-/* Whether --wq asks for the format that the file has; if not, nothing of the file's but the type of
- * activations is used. fp8fnuz counts as fp8: hosts convert fp8 to it for processors that have only
- * that. */
-static bool same_words(const struct model_words *own, const char *wq)
-{
-    return !wq || !strcmp(wq, own->wq) || (!strcmp(wq, "fp8fnuz") && !strcmp(own->wq, "fp8"));
-}
-
-/* Whether the file says how weights are quantised, and that is what is asked for. */
-static bool takes_schemes(const struct model *m, const char *wq)
-{
-    const size_t first = m->scheme_count > 1; /* of two, the one that is not MODEL_PLAIN */
-
-    for (size_t i = first; i < m->scheme_count; i++)
-        if (same_words(&m->schemes[i].words, wq))
-            return true;
-    return false;
-}
-
-/* Whether a layer is one that a quantised model leaves as it is. */
-static bool is_plain(const struct model *m, const struct model_layer *layer)
-{
-    return m->scheme_count > 1 && layer->scheme == MODEL_PLAIN;
-}
-
-/* Writes the words of a layer's problem: those of options, and the file's where there is no option.
- * Layers that are not quantised do not take options about quantised weights. */
-static int layer_text(const struct model *m, const struct model_layer *layer,
-                      const char *const options[WORD_COUNT], char text[1024])
-{
-    const struct model_words *const own = &m->schemes[layer->scheme].words;
-    const bool made_fnuz = options[WQ] && !strcmp(options[WQ], "fp8fnuz");
-    const char *const a = made_fnuz && !strcmp(own->a, "fp8") ? "fp8fnuz" : own->a;
-    const char *const said[WORD_COUNT] = {own->wq,   own->group, own->scale,
-                                          own->zero, a,          options[A] ? NULL : own->c};
-    int n = snprintf(text, 1024, "n=%lld k=%lld%s", (long long)layer->n, (long long)layer->k,
-                     layer->bias && !options[BIAS] ? " bias=1" : "");
-
-    for (size_t i = 0; i < WORD_COUNT && n < 1024; i++) {
-        const bool takes = !(is_plain(m, layer) && (i < A || i == LAYOUT)) &&
-                           (i != WQ || same_words(own, options[WQ]) || !own->wq[0]);
-        const char *const value = options[i] && takes ? options[i] : said[i];
-        if (value && value[0])
-            n += snprintf(text + n, 1024 - (size_t)n, " %s=%s", words[i], value);
-    }
-    return n < 1024 ? EXIT_OK : misuse("the values of --wq, --group … are too long");
-}
-
-/* Whether every layer can be made when the model is split over `tp` GPUs. Layers that no split
- * would help do not count. */
-static bool can_split(const struct model *m, const char *const options[WORD_COUNT], int tp)
-{
-    static struct model_layer layers[MODEL_PROBLEMS_MAX];
-    size_t count;
-
-    model_layers(m, &tp, 1, layers, &count);
-    for (size_t i = 0; i < count; i++) {
-        struct quern_problem problem = QUERN_INIT(struct quern_problem);
-        char text[1024];
-        if (layers[i].reason[0])
-            return false;
-        if (!m->schemes[layers[i].scheme].reason[0] &&
-            (layer_text(m, &layers[i], options, text) || quern_problem_parse(text, &problem)))
-            return false;
-    }
-    return true;
-}
-
-/* The split nearest to `tp` that every layer allows, of two the smaller; 0: none is near. */
-static int nearest_split(const struct model *m, const char *const options[WORD_COUNT], int tp)
-{
-    for (int by = 1; by < tp || by <= 64; by++) {
-        if (by < tp && can_split(m, options, tp - by))
-            return tp - by;
-        if (can_split(m, options, tp + by))
-            return tp + by;
-    }
-    return 0;
-}
-
-/* Of a layer that cannot be made as it is split: says which split could be. */
-static void advise(const struct model *m, const char *const options[WORD_COUNT], int tp,
-                   struct prewarm_problem *p)
-{
-    const size_t used = strlen(p->error);
-
-    p->nearest_split = nearest_split(m, options, tp);
-    if (p->nearest_split)
-        snprintf(p->error + used, sizeof p->error - used,
-                 "; the nearest split that all layers allow is --tp %d", p->nearest_split);
-}
-
-/* Adds a layer's problem. One that cannot be made is kept for the report. */
-static int add_layer(struct prewarm *w, const struct model *m, const struct model_layer *layer,
-                     const char *const options[WORD_COUNT])
-{
-    const char *const reason = layer->reason[0] ? layer->reason : m->schemes[layer->scheme].reason;
-    char text[1024], names[sizeof w->problems->layers];
-
-    int status = make_room(w);
-    if (status)
-        return status;
-    struct prewarm_problem *const p = &w->problems[w->count];
-    snprintf(names, sizeof names, "%s%s%s", w->model_count > 1 ? m->name : "",
-             w->model_count > 1 ? " " : "", layer->names);
-    if (reason[0]) {
-        *p = (struct prewarm_problem){.target = w->target_count - 1, .status = QUERN_E_DECLINED};
-        memcpy(p->layers, names, sizeof names);
-        snprintf(p->text, sizeof p->text, "n=%lld k=%lld", (long long)layer->n,
-                 (long long)layer->k);
-        snprintf(p->error, sizeof p->error, "%s", reason);
-        w->count++;
-        if (layer->reason[0])
-            advise(m, options, layer->tp, p);
-        return EXIT_OK;
-    }
-    if ((status = layer_text(m, layer, options, text)))
-        return status;
-    const size_t before = w->count;
-    if (add_problem(w, names, text) && layer->tp > 1)
-        advise(m, options, layer->tp, p);
-    if (w->count > before)
-        p->plain = is_plain(m, layer);
-    return EXIT_OK;
-}
-
-/* Fails at once, with the first reason, if no layer of a model can be made, or no quantised layer
- * of a quantised model: the request made no sense. */
-static int check_any(const struct prewarm *w)
-{
-    const struct prewarm_problem *failed = NULL;
-    bool quantised = false, any = false, any_quantised = false;
-
-    for (size_t i = 0; i < w->count; i++) {
-        const struct prewarm_problem *const p = &w->problems[i];
-        failed = failed || !p->status ? failed : p;
-        quantised |= !p->plain;
-        any |= !p->status;
-        any_quantised |= !p->status && !p->plain;
-    }
-    if (!failed || (quantised ? any_quantised : any))
-        return EXIT_OK;
-    return misuse("layer %s of %s: %s", failed->layers, w->models, failed->error);
-}
-
-/* Reads a model, and what of its words holds beside the options. */
-static int read_model(struct prewarm *w, const char *path, const char *const options[WORD_COUNT],
-                      struct model *m)
-{
-    const size_t used = strlen(w->models);
-    char *file;
-
-    int status = file_in(path, "config.json", &file);
-    if (!status)
-        status = model_read(file, m);
-    free(file);
-    if (status)
-        return status;
-    if (!takes_schemes(m, options[WQ])) {
-        m->scheme_count = m->use_count = 0;
-        m->schemes[0] = (struct model_scheme){{.wq = ""}, ""};
-        snprintf(m->schemes[0].words.a, sizeof m->schemes[0].words.a, "%s", m->type);
-    }
-    if (!options[A] && !m->type[0])
-        return misuse("%s does not say which type the activations are of; give --a, e.g. --a bf16",
-                      path);
-    if (!options[A] && m->type_assumed)
-        note("%s names no torch_dtype, so activations are taken to be bf16; --a says otherwise",
-             path);
-    snprintf(w->models + used, sizeof w->models - used, "%s%s", used ? ", " : "", m->name);
-    return EXIT_OK;
-}
-
-/* Adds the layers of a model for the last target, in each way to split it. */
-static int add_layers(struct prewarm *w, const struct model *m, const int *tp, size_t tp_count,
-                      const char *const options[WORD_COUNT])
-{
-    struct model_layer *const layers = malloc(MODEL_PROBLEMS_MAX * sizeof *layers);
-    size_t count = 0;
-    int status = EXIT_OK;
-
-    if (!layers)
-        return fail("out of memory");
-    model_layers(m, tp, tp_count, layers, &count);
-    for (size_t i = 0; !status && i < count; i++)
-        status = add_layer(w, m, &layers[i], options);
-    free(layers);
     return status;
 }
 
@@ -256,11 +70,11 @@ static int add_layers(struct prewarm *w, const struct model *m, const int *tp, s
 /* Adds a problem given as text, which must be right, or the request made no sense. */
 static int add_text(struct prewarm *w, const char *text)
 {
-    const int full = make_room(w);
+    const int full = prewarm_make_room(w);
 
     if (full)
         return full;
-    const quern_status status = add_problem(w, "", text);
+    const quern_status status = prewarm_add_problem(w, "", text, &w->m_set);
     return status ? fail_status(status, NULL) : EXIT_OK;
 }
 
@@ -297,7 +111,7 @@ struct sources {
     size_t model_count;
     int tp[MODEL_TP_MAX];
     size_t tp_count;
-    const char *const *options; /* values of the words that models share */
+    const char *const *options; /* values of prewarm_words, which models share */
     const char *manifest_path;
     const struct manifest *manifest; /* null: none */
     bool m_given;
@@ -346,7 +160,7 @@ static int add_all(struct prewarm *w, const struct sources *s)
                                                  : add_texts(w);
 
     for (size_t i = 0; !status && i < s->model_count; i++)
-        status = add_layers(w, &s->models[i], s->tp, s->tp_count, s->options);
+        status = prewarm_add_model(w, &s->models[i], s->tp, s->tp_count, s->options);
     for (size_t i = 0; !status && s->manifest && i < s->manifest->count; i++) {
         const struct manifest_line *const line = &s->manifest->lines[i];
         if (!line->target[0] || !strcmp(line->target, target))
@@ -414,13 +228,13 @@ static int add_models(struct prewarm *w, struct sources *s, const struct prewarm
         status = fail("out of memory");
     w->model_count = from->models.count;
     for (size_t i = 0; !status && i < w->model_count; i++)
-        status = read_model(w, from->models.at[i], s->options, &models[i]);
+        status = prewarm_read_model(w, from->models.at[i], s->options, &models[i]);
     s->models = models;
     s->model_count = w->model_count;
     if (!status)
         status = add_targets(w, s);
     free(models);
-    return status ? status : check_any(w);
+    return status ? status : prewarm_check_models(w);
 }
 
 /* Sets which problems belong to which target, when all have been added. */
@@ -461,12 +275,15 @@ int prewarm_collect(struct prewarm *w, struct prewarm_origin *from)
         return misuse(
             "what to make? give --model FILE, --manifest FILE, --base, or problems such as "
             "\"wq=nf4 n=4096 k=4096 a=bf16\"");
-    for (size_t i = 0; i < WORD_COUNT; i++)
+    for (size_t i = 0; i < PREWARM_WORDS; i++)
         if (!model && from->values[i])
-            return misuse("--%s goes with --model; in a problem, write %s=%s", words[i], words[i],
-                          from->values[i]);
+            return misuse("--%s goes with --model; in a problem, write %s=%s", prewarm_words[i],
+                          prewarm_words[i], from->values[i]);
+    if (!model && from->experts)
+        return misuse("--experts goes with --model: it says how the experts of a mixture are made");
     if (!model && from->tp)
         return misuse("--tp goes with --model: it splits the layers of a model");
+    w->experts = from->experts;
     if (!w->m_set.count)
         w->m_set = (struct m_set){.count = 1, .ranges = {{1, 16384}}};
     /* without --target, a manifest's lines say their targets */

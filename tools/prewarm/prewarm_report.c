@@ -123,6 +123,18 @@ static void add_kernel(struct table *t, const struct prewarm *w, const struct pr
         add_runs(t, p, i);
 }
 
+/* Whether a problem's rows are the choices of tokens, not tokens: down of a model's experts. */
+static bool any_of_choices(const struct prewarm *w, const struct prewarm_target *target)
+{
+    for (size_t i = target->first; i < target->end; i++) {
+        const struct prewarm_problem *const p = &w->problems[i];
+        if (w->model_count && p->kernel_count && p->problem.op == QUERN_OP_MOE &&
+            p->problem.top_k == 1)
+            return true;
+    }
+    return false;
+}
+
 static bool print_table(const struct prewarm *w, const struct prewarm_target *target)
 {
     struct table t = {0};
@@ -144,6 +156,8 @@ static bool print_table(const struct prewarm *w, const struct prewarm_target *ta
            target->info.family, shared);
     const bool printed = table_print(&t, 0);
     table_free(&t);
+    if (printed && any_of_choices(w, target))
+        printf("M of expert down counts the rows of its A: one for each expert of a token\n");
     return printed;
 }
 

@@ -62,6 +62,7 @@ struct prewarm {
     char models[256];     /* their names, comma-separated */
     struct m_set m_set;   /* --m, or all */
     bool skip_impossible; /* what cannot be made does not change the exit status */
+    int experts;          /* enum prewarm_experts */
     int verify;           /* 0: no, else enum prewarm_verify */
     size_t count, room;
     struct prewarm_problem *problems; /* by target */
@@ -72,6 +73,10 @@ struct prewarm {
     size_t warning_count;                /* those beyond the maximum too */
 };
 
+/* How the experts of a mixture are made: all in one launch where that goes, or else as GEMMs of
+ * single experts; only so; only as single GEMMs. The names are in the order of --experts. */
+enum prewarm_experts { PREWARM_EXPERTS_ANY, PREWARM_EXPERTS_MOE, PREWARM_EXPERTS_GEMM };
+
 enum prewarm_verify { PREWARM_VERIFY_ALL = 1, PREWARM_VERIFY_ENDS };
 
 /* Where the problems come from; models or a manifest, or neither. */
@@ -79,9 +84,13 @@ enum prewarm_verify { PREWARM_VERIFY_ALL = 1, PREWARM_VERIFY_ENDS };
 struct prewarm_origin {
     struct texts models;
     const char *manifest, *tp, *shard;
-    int base; /* 1: the targets' base kernels that are shipped, 2: all of them; 0: problems */
+    int base;    /* 1: the targets' base kernels that are shipped, 2: all of them; 0: problems */
+    int experts; /* enum prewarm_experts */
     const char *values[PREWARM_WORDS];
 };
+
+/* Problem words that stand as options beside --model: --wq nf4 is wq=nf4 in every layer. */
+extern const char *const prewarm_words[PREWARM_WORDS];
 
 /* The flags about models, whose values go to *FROM. */
 #define PREWARM_MODEL_FLAGS(FROM)                                                                  \
@@ -101,11 +110,39 @@ struct prewarm_origin {
          "bits that do not depend on M, or unrounded weights"},                                    \
         {"kernels", FLAG_TEXT, &(FROM)->values[10], "base",                                        \
          "kernels that serve every layer of a kind"},                                              \
+        {"experts",                                                                                \
+         FLAG_CHOICE,                                                                              \
+         &(FROM)->experts,                                                                         \
+         "OP",                                                                                     \
+         "of a mixture: only all in one launch, or each as a GEMM",                                \
+         "moe|gemm",                                                                               \
+         false},                                                                                   \
         {"tp", FLAG_TEXT, &(FROM)->tp, "LIST",                                                     \
          "layers as split over that many GPUs, e.g. 1,2,4,8"}
 
 /* Fills in targets and problems. Returns an exit status. */
 int prewarm_collect(struct prewarm *w, struct prewarm_origin *from);
+
+/* Makes room for one more problem behind the last. */
+int prewarm_make_room(struct prewarm *w);
+
+/* Adds a problem of the last target, for which there is room, for those rows; or its layers' names
+ * and rows to one that is the same. With an error it stays for the report. */
+quern_status prewarm_add_problem(struct prewarm *w, const char *layers, const char *text,
+                                 const struct m_set *m);
+
+/* Reads a model, and what of its words holds beside the options: values of prewarm_words. */
+int prewarm_read_model(struct prewarm *w, const char *path,
+                       const char *const options[PREWARM_WORDS], struct model *m);
+
+/* Adds the layers of a model for the last target, in each way to split it, and says which experts
+ * no single launch does. */
+int prewarm_add_model(struct prewarm *w, const struct model *m, const int *tp, size_t tp_count,
+                      const char *const options[PREWARM_WORDS]);
+
+/* Fails at once, with the first reason, if no layer of the models can be made, or no quantised
+ * layer of a quantised model: the request made no sense. */
+int prewarm_check_models(const struct prewarm *w);
 
 /* Leaves those problems that are of one part of the work (--shard). Returns an exit status. */
 int prewarm_take_shard(struct prewarm *w, const char *text);
