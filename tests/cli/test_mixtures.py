@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""Mixtures of experts: kernels of a model's."""
+"""Mixtures of experts: kernels of a model's, and what is found in a checkpoint."""
 
 import json
 
 import pytest
+import safetensors
+from checkpoint_tensors import SHUFFLED, K, N, awq, bnb, compressed, fp8, gptq
 from conftest import SMALL_MODEL, TARGET, TOP
 
 WORDS = ["--wq", "nf4", "--a", "bf16", "--target", TARGET]
+
+# ---- Models ----
 
 MIXTURE = {**SMALL_MODEL, "experts": {"count": 4, "intermediate": 64, "top_k": 2, "shared": 128}}
 del MIXTURE["intermediate"]
@@ -133,3 +137,151 @@ def test_manifests_of_mixtures(quern, name):
     assert (pairs["act"], pairs["glu"], pairs["bias"]) == (
         ("swiglu_oai", "interleaved", "1") if oai else ("silu_mul", "halves", "0"))
     assert found["expert down"]["bias"] == ("1" if oai else "0")
+
+
+# ---- Checkpoints ----
+
+QWEN = ("model.layers.{}.mlp.experts.", "gate_proj", "up_proj", "down_proj")
+MIXTRAL = ("model.layers.{}.block_sparse_moe.experts.", "w1", "w3", "w2")
+MIXTURES = {"qwen3_moe": {"model_type": "qwen3_moe", "num_experts": 3, "num_experts_per_tok": 2,
+                          "hidden_act": "silu"},
+            "mixtral": {"model_type": "mixtral", "num_local_experts": 3, "num_experts_per_tok": 2},
+            "deepseek_v3": {"model_type": "deepseek_v3", "n_routed_experts": 3,
+                            "num_experts_per_tok": 2, "hidden_act": "silu"},
+            "gpt_oss": {"model_type": "gpt_oss", "num_local_experts": 3, "swiglu_limit": 7.0,
+                        "num_experts_per_tok": 2}}
+
+
+def plain(layer, dtype="BF16"):
+    return {f"{layer}.weight": (dtype, [N, K])}
+
+
+def experts(make, names, layers=1, count=3, **words):
+    """The tensors of a model's experts, each matrix made by `make`."""
+    prefix, *leaves = names
+    return {name: tensor for layer in range(layers) for e in range(count) for leaf in leaves
+            for name, tensor in make(f"{prefix.format(layer)}{e}.{leaf}", **words).items()}
+
+
+def mixture(quern, tmp_path, tensors, config):
+    """Problem or reason by layer, and what is said on standard error."""
+    safetensors.write(tmp_path / "model.safetensors", tensors)
+    if config:
+        (tmp_path / "config.json").write_text(json.dumps(MIXTURES.get(str(config), config)))
+    done = quern("inspect", tmp_path, "--json")
+    (found,) = json.loads(done.stdout)
+    return found["layers"], done.stderr
+
+
+BOTH, ONE = "act=silu_mul glu=halves experts=3 top_k=2", "bias=0 experts=3 top_k={} layout="
+STACKED = {  # tensors, names, config → the beginnings of the problems of one and of joined matrices
+    "qwen3": (plain, {}, QWEN, "qwen3_moe", "wq=none a=bf16", True),
+    "mixtral": (plain, {"dtype": "F16"}, MIXTRAL, "mixtral", "wq=none a=f16", True),
+    "gptq": (gptq, {}, MIXTRAL, "mixtral", "wq=int4 group=128 scale=f16 zero=none a=f16", True),
+    "awq": (awq, {}, QWEN, "qwen3_moe", "wq=int4 group=32 scale=f16 zero=u8 a=f16", True),
+    "compressed": (compressed, {"zero": True}, MIXTRAL, "mixtral",
+                   "wq=int4 group=64 scale=bf16 zero=u8 a=bf16", True),
+    "bnb": (bnb, {}, QWEN, "deepseek_v3", "wq=nf4 group=64 scale=f32 a=bf16", True),
+    # an offset or a scale for each matrix: gate and up stay two
+    "nested": (bnb, {"nested": True}, QWEN, "qwen3_moe", "wq=nf4 group=64 scale=nested a=bf16",
+               False),
+    "fp8": (fp8, {}, MIXTRAL, "mixtral", "wq=fp8 scale=tensor a=bf16", False),
+}
+
+
+@pytest.mark.parametrize("kind", STACKED)
+def test_experts_are_one_layer(quern, tmp_path, kind):
+    """Of each name of a matrix all experts, or of gate and up both where their tensors can be put
+    together; of two layers of the model, and beside what is no expert."""
+    make, words, names, config, start, joined = STACKED[kind]
+    prefix, gate, up, down = names
+    shared = "model.layers.0.mlp.shared_expert.up_proj"
+    tensors = experts(make, names, layers=2, **words) | plain(shared)
+    layers, said = mixture(quern, tmp_path, tensors, config)
+    assert said == ""
+    found = {layer.pop("layer"): layer for layer in layers}
+    assert "op=gemm" in found.pop(shared)["problem"]
+    leaves = [f"{gate}+{up}", down] if joined else [gate, up, down]
+    assert found.keys() == {prefix.format(i) + leaf for i in range(2) for leaf in leaves}
+    for name, layer in found.items():
+        leaf = name.rsplit(".", 1)[1]
+        assert layer["experts"] == 3 and not layer["act_order"]
+        problem = layer["problem"]
+        assert problem.startswith(f"op=moe {start} ")
+        assert f" n={2 * N if joined and leaf != down else N} k={K} " in problem
+        if joined and leaf != down:
+            assert BOTH in problem
+        else:
+            assert ONE.format(1 if leaf == down else 2) in problem
+    shown = quern("inspect", tmp_path).stdout
+    assert f"{prefix.format('{0-1}')}{leaves[0]}" in shown and " experts)" not in shown
+
+
+def test_experts_in_one_tensor(quern, tmp_path):
+    """gpt-oss's blocks are operands as they stand: gate and up in turn, with a bias."""
+    experts = "model.layers.0.mlp.experts."
+    tensors = {f"{experts}gate_up_proj_blocks": ("U8", [3, 128, 2, 16]),
+               f"{experts}gate_up_proj_scales": ("U8", [3, 128, 2]),
+               f"{experts}gate_up_proj_bias": ("BF16", [3, 128]),
+               f"{experts}down_proj_blocks": ("U8", [3, 64, 2, 16]),
+               f"{experts}down_proj_scales": ("U8", [3, 64, 2]),
+               f"{experts}down_proj_bias": ("BF16", [3, 64])}
+    layers, said = mixture(quern, tmp_path, tensors, "gpt_oss")
+    start = "op=moe wq=mxfp4 group=32 scale=e8m0 a=bf16 c=bf16"
+    assert said == "" and [(x["layer"], x["experts"], x["problem"]) for x in layers] == [
+        (f"{experts}down_proj", 3, f"{start} n=64 k=64 bias=1 experts=3 top_k=1 layout=k8 "
+         "round=rne"),
+        (f"{experts}gate_up_proj", 3, f"{start} n=128 k=64 bias=1 act=swiglu_oai glu=interleaved "
+         "experts=3 top_k=2 layout=k8 round=rne")]
+    # another bound than the kernels' is the host's work; so is one on what has none elsewhere
+    for model, limit in (("gpt_oss", 10.0), ("qwen3_moe", 7.0)):
+        layers, _ = mixture(quern, tmp_path, tensors, {**MIXTURES[model], "swiglu_limit": limit})
+        assert "bias=1 experts=3 top_k=2" in layers[1]["problem"]
+    # transformers 5 writes the experts of all models so, gates first
+    plain = {"e.gate_up_proj": ("BF16", [3, 64, 32]), "e.down_proj": ("BF16", [3, 32, 32])}
+    layers, _ = mixture(quern, tmp_path, plain, "qwen3_moe")
+    assert "n=64 k=32 bias=0 act=silu_mul glu=halves experts=3 top_k=2" in layers[1]["problem"]
+    assert "n=32 k=32 bias=0 experts=3 top_k=1" in layers[0]["problem"]
+
+
+def test_experts_that_no_launch_does(quern, tmp_path):
+    """They stay as they were, each for itself, and that is said."""
+    def left(tensors, config="qwen3_moe"):
+        layers, said = mixture(quern, tmp_path, tensors, config)
+        assert (said.count("\n") == 1) == bool(said)
+        return {layer["layer"].split("experts.")[1]: layer for layer in layers}, said
+
+    # no config.json says how many of them a token goes to
+    layers, said = left(experts(plain, QWEN), None)
+    assert len(layers) == 9 and "no config.json beside" in said
+    assert all(layer["problem"].startswith("op=gemm ") for layer in layers.values())
+    # one is missing, or there are others than the model's
+    tensors = experts(plain, QWEN)
+    del tensors["model.layers.0.mlp.experts.1.up_proj.weight"]
+    layers, said = left(tensors)
+    assert layers.keys() == {"0.up_proj", "2.up_proj", "gate_proj", "down_proj"}
+    assert "the experts of 1 matrix are shown one by one" in said
+    assert ONE.format(2) in layers["gate_proj"]["problem"]
+    layers, said = left(experts(plain, QWEN, count=4))
+    assert len(layers) == 12 and "3 matrices" in said and "not all of the 3" in said
+    # one is in another format
+    name = "model.layers.0.mlp.experts.2.down_proj"
+    tensors = experts(plain, QWEN)
+    del tensors[f"{name}.weight"]
+    layers, said = left(tensors | gptq(name))
+    assert layers.keys() == {"gate_proj+up_proj", "0.down_proj", "1.down_proj", "2.down_proj"}
+    # each expert's columns in an order of their own
+    layers, said = left(experts(gptq, MIXTRAL, g_idx=SHUFFLED), "mixtral")
+    assert len(layers) == 9 and all(layer["act_order"] for layer in layers.values())
+    # DeepSeek-V3: named as what it is
+    block = {name: tensor for e in range(3) for leaf in QWEN[1:] for name, tensor in {
+        f"model.layers.3.mlp.experts.{e}.{leaf}.weight": ("F8_E4M3", [N, K]),
+        f"model.layers.3.mlp.experts.{e}.{leaf}.weight_scale_inv": ("F32", [1, 2])}.items()}
+    layers, said = left(block, "deepseek_v3")
+    assert len(layers) == 9 and "3 matrices" in said
+    assert all("a scale for each block" in layer["reason"] for layer in layers.values())
+    # a config.json that is wrong
+    (tmp_path / "config.json").write_text(json.dumps({**MIXTURES["mixtral"],
+                                                      "num_experts_per_tok": 4}))
+    quern.refused("inspect", tmp_path, status=1,
+                  says=["config.json", "'num_experts_per_tok' is 4", "from 1 to 3"])

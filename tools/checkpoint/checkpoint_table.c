@@ -122,7 +122,7 @@ static void add_row(struct table *t, const struct kind *k)
     char name[NAME_BYTES], experts[32] = "";
 
     const size_t names = show_name(k, name);
-    if (l->experts > 1)
+    if (l->experts > 1 && !strstr(l->problem, " experts="))
         snprintf(experts, sizeof experts, " (%lld experts)", (long long)l->experts);
     table_cell(t, "%s", name);
     if (names == k->count)

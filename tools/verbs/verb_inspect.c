@@ -228,6 +228,30 @@ static int print_layers(const char *path, const struct safetensors *s,
     return !count || checkpoint_print(layers, count) ? EXIT_OK : fail("out of memory");
 }
 
+/* Puts the experts of each layer together, if a config.json says how many a token goes to. */
+static int stack_experts(const char *path, struct checkpoint_layer *layers, size_t *count)
+{
+    struct model_mixture mixture;
+    size_t left;
+
+    if (!checkpoint_has_experts(layers, *count))
+        return EXIT_OK;
+    int status = model_mixture_beside(path, &mixture);
+    if (!status && (!mixture.experts || !mixture.top_k)) {
+        note("no config.json beside %s says how many experts each token goes to, without which "
+             "their problem is that of one",
+             path);
+        return EXIT_OK;
+    }
+    if (!status)
+        status = checkpoint_stack(layers, count, &mixture, &left);
+    if (!status && left)
+        note("%s: the experts of %zu matri%s are shown one by one, as no problem describes all: "
+             "not all of the %lld are there and alike, or they have act-order or no problem",
+             path, left, left == 1 ? "x" : "ces", (long long)mixture.experts);
+    return status;
+}
+
 static int inspect_checkpoint(struct inspection *x, const char *path)
 {
     struct checkpoint_layer *layers = NULL;
@@ -241,6 +265,8 @@ static int inspect_checkpoint(struct inspection *x, const char *path)
     int status = safetensors_read(path, &s);
     if (!status)
         status = checkpoint_layers(&s, &layers, &count);
+    if (!status)
+        status = stack_experts(path, layers, &count);
     if (!status && x->common.json) {
         json_t *list = json_array();
         for (size_t i = 0; i < count; i++)
