@@ -231,7 +231,8 @@ struct quern_verification {
     double max_error; /* the largest |result - reference|, over the largest |reference| */
     double tolerance; /* the largest max_error that is allowed */
     struct quern_sim_counts counts;
-    double seconds; /* in the software GPU */
+    double seconds;   /* in the software GPU */
+    uint64_t weights; /* that were multiplied by: N·K, of op=moe of each expert that had rows */
 };
 #define QUERN_VERIFICATION_SIZE_MIN QUERN_SIZE_TO(struct quern_verification, tolerance)
 

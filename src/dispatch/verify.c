@@ -67,6 +67,26 @@ static quern_status set_up(struct bench *b, quern_op *op, int64_t m, uint64_t se
     return QUERN_OK;
 }
 
+/* The weights that a launch on the operands reads: of op=moe those of experts that have blocks. */
+static uint64_t weights_of(const struct bench *b)
+{
+    const struct quern_problem *const p = &b->problem;
+    const uint64_t matrix = (uint64_t)p->n * (uint64_t)p->k;
+    bool seen[PROBLEM_EXPERTS_MAX] = {false};
+    uint64_t experts = 0;
+
+    if (p->op != QUERN_OP_MOE)
+        return matrix;
+    const int32_t *const of_block = b->host.experts;
+    const int32_t used = *(const int32_t *)b->host.rows_used;
+    for (int32_t i = 0; i < used / p->block_rows; i++)
+        if (of_block[i] >= 0 && of_block[i] < p->experts && !seen[of_block[i]]) {
+            seen[of_block[i]] = true;
+            experts++;
+        }
+    return experts * matrix;
+}
+
 static quern_status run_slice(struct bench *b, const struct kernel *k, const struct plan_slice *s,
                               struct quern_sim_counts *counts)
 {
@@ -269,6 +289,7 @@ static quern_status verify(struct bench *b, quern_op *op, int64_t m, uint64_t se
     char under[64] = "";
 
     TRY(set_up(b, op, m, seed, check));
+    out->weights = weights_of(b);
     TRY(run(b, op, m, seed, out));
     if (!problem_has_activation(p)) {
         TRY(quant_dequantise(p, &b->host, b->weights));

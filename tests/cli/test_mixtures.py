@@ -139,6 +139,25 @@ def test_manifests_of_mixtures(quern, name):
     assert found["expert down"]["bias"] == ("1" if oai else "0")
 
 
+def test_kernels_of_very_many_rows_are_verified(quern):
+    """Down has 70,000 rows of 17,500 tokens with four experts; at most 65,536 can be verified."""
+    report = quern.json("prewarm", "op=moe wq=mxfp4 n=16 k=32 a=bf16 experts=4 top_k=1", "--target",
+                        TARGET, "--m", 70000, "--verify=ends")
+    (run,) = report["problems"][0]["verified"]
+    assert run["m"] == 65536 and run["ok"]
+
+
+def test_instructions_are_counted_for_the_weights_that_are_read(quern):
+    """Those of all experts that a token goes to, and of no other."""
+    for words, matrices in (("op=moe experts=64 top_k=4 ", 4), ("", 1)):
+        report = quern.json("prewarm", words + "wq=mxfp4 n=64 k=512 a=bf16", "--target", TARGET,
+                            "--m", 1, "--verify")
+        (run,) = report["problems"][0]["verified"]
+        slots = run["counts"]["instructions"] - run["counts"]["classes"]["wait"]
+        weights = slots * run["counts"]["wave_size"] / run["instructions_per_weight"]
+        assert round(weights) == matrices * 64 * 512
+
+
 # ---- Checkpoints ----
 
 QWEN = ("model.layers.{}.mlp.experts.", "gate_proj", "up_proj", "down_proj")

@@ -84,8 +84,7 @@ static void add_runs(struct table *t, const struct prewarm_problem *p, size_t ke
         else if (!r->result.counts.instructions) /* run by what counts none: the CPU */
             snprintf(weight + at[1], sizeof weight - at[1], "%s-", bar);
         else
-            snprintf(weight + at[1], sizeof weight - at[1], "%s%.2f", bar,
-                     prewarm_per_weight(p, r));
+            snprintf(weight + at[1], sizeof weight - at[1], "%s%.2f", bar, prewarm_per_weight(r));
         snprintf(error + at[2], sizeof error - at[2], r->status ? "%sfailed" : "%s%.1e", bar,
                  r->result.max_error);
     }
@@ -188,7 +187,7 @@ static json_t *run_json(const struct prewarm_problem *p, const struct prewarm_ru
                              r->result.tolerance);
 
     if (r->result.counts.instructions) {
-        json_object_set_new(json, "instructions_per_weight", json_real(prewarm_per_weight(p, r)));
+        json_object_set_new(json, "instructions_per_weight", json_real(prewarm_per_weight(r)));
         json_object_set_new(json, "seconds", json_real(r->result.seconds));
         json_object_set_new(json, "counts", counts_json(&r->result.counts));
     }

@@ -156,8 +156,8 @@ static inline bool prewarm_is_impossible(const struct prewarm_problem *p)
 /* Keeps a problem's failure, with the message of quern_last_error. */
 void prewarm_keep_error(struct prewarm_problem *p, quern_status status);
 
-/* Issue slots times lanes for each weight. */
-double prewarm_per_weight(const struct prewarm_problem *p, const struct prewarm_run *r);
+/* Issue slots times lanes for each weight that was read. */
+double prewarm_per_weight(const struct prewarm_run *r);
 
 /* Prints the table and the closing line, or JSON, on stdout. Returns an exit status. */
 int prewarm_report(const struct prewarm *w);

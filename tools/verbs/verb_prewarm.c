@@ -128,6 +128,15 @@ static void make_all(struct prewarm *w, const struct prewarm_target *t, quern_ct
 
 /* ---- Verifying ------------------------------------------------------------------------------- */
 
+/* The most rows that quern_verify takes. Down of a model's experts may have more; its kernels are
+ * run with so many then, which they serve as well. */
+#define VERIFY_ROWS_MAX 65536
+
+static int64_t at_most(int64_t m)
+{
+    return m < VERIFY_ROWS_MAX ? m : VERIFY_ROWS_MAX;
+}
+
 /* The largest M that was asked for among those that a kernel serves; 0: there is none. */
 static int64_t largest_wanted(const struct prewarm_problem *p, const struct prewarm_kernel *k)
 {
@@ -172,13 +181,13 @@ static void choose_runs(const struct prewarm *w, struct prewarm_problem *p)
 
     if (!p->kernel_count)
         return;
-    add_run(p, p->m.ranges[0].lo);
+    add_run(p, at_most(p->m.ranges[0].lo));
     for (size_t i = all ? 0 : p->kernel_count - 1; i < p->kernel_count; i++) {
         const int64_t m = largest_wanted(p, &p->kernels[i]);
         if (m)
-            add_run(p, m);
+            add_run(p, at_most(m));
         else if (all && !is_run(p, i))
-            add_run(p, p->kernels[i].m_hi);
+            add_run(p, at_most(p->kernels[i].m_hi));
     }
 }
 
@@ -250,10 +259,10 @@ static int verify_all(struct prewarm *w)
     return status;
 }
 
-double prewarm_per_weight(const struct prewarm_problem *p, const struct prewarm_run *r)
+double prewarm_per_weight(const struct prewarm_run *r)
 {
     return counts_per(&r->result.counts, counts_issue_slots(&r->result.counts),
-                      (double)p->problem.n * (double)p->problem.k);
+                      (double)r->result.weights);
 }
 
 /* ---- The verb -------------------------------------------------------------------------------- */
