@@ -125,6 +125,89 @@ def test_torch_operator(quern, monkeypatch):
     torch_ops._contexts.clear()
 
 
+def stacks(dtype):
+    """gate_up and down of four experts, a router's choices of two of them, and their weights."""
+    generator = torch.Generator().manual_seed(3)
+    gate_up, down = (torch.randn(shape, generator=generator) * 0.1
+                     for shape in ((4, 128, 64), (4, 64, 64)))
+    weights, ids = torch.randn((5, 4), generator=generator).softmax(1).topk(2)
+    return gate_up.to(dtype), down.to(dtype), ids, weights
+
+
+def test_moe_of_tensors_in_host_memory(quern, sim):
+    """Stacks, tokens and choices of torch, of every type, give what numpy's give."""
+    for a, dtype in (("f32", torch.float32), ("f16", torch.float16), ("bf16", torch.bfloat16)):
+        gate_up, down, ids, weights = stacks(dtype)
+        moe = quern.MoE.quantize(sim, torch.nn.Parameter(gate_up), down, top_k=2, a=a)
+        plain = quern.MoE.quantize(sim, gate_up.float().numpy(), down.float().numpy(), top_k=2,
+                                   a=a)
+        x = torch.from_numpy(rows(5, 64)).to(dtype)
+        y = moe(x, ids, weights.to(dtype))
+        assert y.dtype == dtype and y.shape == (5, 64) and not y.requires_grad
+        want = plain(x.float().numpy(), ids.numpy(), weights.to(dtype).float().numpy())
+        assert np.array_equal(y.float().numpy(), want.astype(np.float32)) and want.any()
+    with pytest.raises(ValueError, match=r"topk_ids has the shape \(5, 1\); expected \(5, 2\)"):
+        moe(x, ids[:, :1], weights)
+    with pytest.raises(TypeError, match=r"gate_up\[0\] has elements of int64"):
+        quern.MoE.quantize(sim, gate_up.long(), down, top_k=2)
+    copied = pickle.loads(pickle.dumps(copy.deepcopy(moe)))
+    assert torch.equal(copied(x, ids, weights), moe(x, ids, weights))
+
+
+def test_moe_operator(quern, sim, monkeypatch):
+    """quern::moe as torch sees it. The GPU's part is played by torch on the CPU, with the blocks
+    that the library makes."""
+    import contextlib
+    from quern import torch_ops
+
+    gate_up, down, ids, weights = stacks(torch.float32)
+    real = quern.MoE.quantize(sim, gate_up, down, top_k=2, wq="none", a="f32")
+
+    class CpuOp:
+        streams = []
+
+        def __init__(self, op):
+            self.problem, self.n, self.k, self.choices = op.problem, op.n, op.k, op.choices
+            self.align, self.block_rows = op.align, op.block_rows
+
+        def launch(self, *, m, stream, a, c, b, rows, experts, rows_used, routing=None):
+            self.streams.append(stream)
+            of_block = len(rows) // len(experts)
+            for slot in range(int(rows_used)):
+                row, expert = int(rows[slot]), int(experts[slot // of_block])
+                if row < m * self.choices:
+                    y = b[expert] @ a[row // self.choices]
+                    if self.choices > 1:
+                        gate, up = y.split(len(y) // 2)
+                        y = torch.nn.functional.silu(gate) * up
+                    c[row] = y if routing is None else y * routing.reshape(-1)[row]
+
+    monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
+    monkeypatch.setattr(torch.cuda, "current_stream",
+                        lambda device: types.SimpleNamespace(cuda_stream=7))
+    problems = [product.op.problem for product in (real.gate_up, real.down)]
+    for product in (real.gate_up, real.down):
+        monkeypatch.setitem(torch_ops._ops, f"None {product.op.problem}", CpuOp(product.op))
+    x = torch.from_numpy(rows(5, 64))
+    ids[3, 1] = -1
+    more = ([gate_up, down], "gate_up.b,down.b", *problems)
+    y = torch_ops.moe(x, ids, weights, *more)
+    assert CpuOp.streams == [7, 7] and y.dtype == torch.float32
+    assert close(y.numpy(), real(x, ids, weights).numpy(), 1e-4)
+    assert torch_ops.moe(x[:0], ids[:0], None, *more).shape == (0, 64)
+    with pytest.raises(RuntimeError, match="no quern.MoE of op=moe"):
+        torch_ops.moe(x, ids, weights, *more[:3], problems[1].replace("n=64", "n=128"))
+    torch.library.opcheck(torch_ops.moe, (x, ids, weights, *more))
+    torch.library.opcheck(torch_ops.moe, (x, ids, None, *more))
+
+    def layer(x, ids, weights):
+        return torch.relu(torch_ops.moe(x, ids, weights, *more)) + 1
+
+    torch._dynamo.reset()
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    assert torch.equal(compiled(x, ids, weights), layer(x, ids, weights))
+
+
 # ---- models -------------------------------------------------------------------------------------
 
 

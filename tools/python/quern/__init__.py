@@ -8,23 +8,26 @@
         y = layer(x)                                                  # x: [..., K]
 
 `Context` is one GPU, `Op` the kernels of one layer, launched on device addresses; `Linear` is a
-layer with its weights on the GPU, called with numpy arrays or torch tensors. `replace_linear4bit`
-puts quern behind the bitsandbytes layers of a model, `replace_linear` behind its plain ones, and
-`QuernConfig` is for transformers' from_pretrained. Failures raise `Error`, whose text is one
-sentence: what was wrong, which value, what would be right.
+layer with its weights on the GPU, called with numpy arrays or torch tensors, and `MoE` the experts
+of one. `replace_linear4bit` puts quern behind the bitsandbytes layers of a model, `replace_linear`
+behind its plain ones, and `QuernConfig` is for transformers' from_pretrained. Failures raise
+`Error`, whose text is one sentence: what was wrong, which value, what would be right.
 """
 
 from typing import Any
 
 from ._native import Error, version
-from .context import Buffer, Context, Event, Op, seal
+from .buffer import Buffer
+from .context import Context, Event, seal
 from .linear import Linear, replace_linear4bit
+from .moe import MoE
+from .op import Op
 from .weights import dequantize, quantize, repack
 
 __version__ = version()
 __all__ = [
-    "Buffer", "Context", "Error", "Event", "Linear", "Op", "dequantize", "quantize", "repack",
-    "replace_linear4bit", "seal",
+    "Buffer", "Context", "Error", "Event", "Linear", "MoE", "Op", "dequantize", "quantize",
+    "repack", "replace_linear4bit", "seal",
 ]
 # What needs torch, or transformers, which are imported with the first use of it.
 _LATER = {"QuantizedLinear": "torch_modules", "Replaced": "torch_modules",

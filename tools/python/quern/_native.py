@@ -12,6 +12,10 @@ from typing import Any
 
 OPERANDS_MAX = 16
 TEXT_MAX = 256
+GEMM, MOE = 1, 3  # of enum quern_op_kind
+WQ_NONE = 7  # of enum quern_weight
+# What a launch hands in and no weights have: a and c, and where op=moe has its rows.
+OF_A_LAUNCH = ("a", "c", "rows", "experts", "rows_used", "routing")
 
 
 class Sized(ctypes.Structure):
@@ -31,7 +35,8 @@ class Problem(Sized):
                 ("scale", c_int), ("zero", c_int), ("a", c_int), ("c", c_int), ("n", c_int64),
                 ("k", c_int64), ("bias", c_int32), ("layout", c_int), ("round", c_int),
                 ("unused", c_int32), ("exact", c_int), ("unused2", c_int32), ("kernels", c_int),
-                ("unused3", c_int32), ("act", c_int), ("glu", c_int)]
+                ("unused3", c_int32), ("act", c_int), ("glu", c_int), ("experts", c_int32),
+                ("top_k", c_int32), ("block_rows", c_int32), ("unused4", c_int32)]
 
 
 class Event(Sized):
@@ -63,7 +68,9 @@ class Args(Sized):
     _fields_ = [("size", c_size_t), ("a", c_void_p), ("b", c_void_p), ("scales", c_void_p),
                 ("zeros", c_void_p), ("absmax8", c_void_p), ("code", c_void_p),
                 ("offset", c_void_p), ("bias", c_void_p), ("c", c_void_p), ("a_scale", c_void_p),
-                ("b_scale", c_void_p), ("workspace", c_void_p), ("lda", c_int64), ("ldc", c_int64)]
+                ("b_scale", c_void_p), ("workspace", c_void_p), ("lda", c_int64), ("ldc", c_int64),
+                ("rows", c_void_p), ("experts", c_void_p), ("rows_used", c_void_p),
+                ("routing", c_void_p), ("slots", c_int64)]
 
 
 class Progress(Sized):
@@ -99,6 +106,8 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "quern_problem_text": (None, [POINTER(Problem), c_char_p, c_size_t]),
     "quern_problem_operands": (None, [POINTER(Problem), c_int64, POINTER(Operand),
                                       POINTER(c_size_t)]),
+    "quern_moe_slots": (None, [POINTER(Problem), c_int64, POINTER(c_int64)]),
+    "quern_moe_align": (None, [POINTER(Problem), c_int64, c_void_p, c_void_p, c_void_p, c_void_p]),
     "quern_repack": (None, [POINTER(Problem), c_int, c_void_p, c_void_p]),
     "quern_quantize": (None, [POINTER(Problem), c_void_p, POINTER(Quantized), POINTER(c_size_t)]),
     "quern_quantized_free": (c_void_p, [POINTER(Quantized), c_size_t]),
@@ -113,6 +122,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "quern_op_ready": (c_int, [c_void_p]),
     "quern_op_release": (c_void_p, [c_void_p]),
     "quern_op_launch": (None, [c_void_p, POINTER(Args), c_int64, c_void_p]),
+    "quern_op_block_rows": (None, [c_void_p, c_int64, POINTER(c_int)]),
     "quern_op_workspace": (c_size_t, [c_void_p, c_int64]),
     "quern_op_explain": (c_size_t, [c_void_p, c_int64, c_char_p, c_size_t]),
     "quern_prewarm": (None, [c_void_p, POINTER(Problem), c_size_t, c_int64, PROGRESS_FUNCTION,
@@ -191,8 +201,28 @@ def text_of(problem: Problem) -> str:
     return text.value.decode()
 
 
-def operands_of(problem: Problem, m: int) -> dict[str, Operand]:
-    """What a launch of m rows takes, by name."""
+def with_blocks(problem: Problem, block_rows: int) -> Problem:
+    """A problem of op=moe that says how many rows its blocks have; another as it is."""
+    if problem.op != MOE:
+        return problem
+    own = Problem.from_buffer_copy(problem)
+    own.block_rows = block_rows
+    return own
+
+
+def of_expert(problem: Problem) -> Problem:
+    """The op=gemm that one expert of op=moe is; another problem as it is."""
+    if problem.op != MOE:
+        return problem
+    own = Problem.from_buffer_copy(problem)
+    own.op, own.experts, own.top_k, own.block_rows = GEMM, 0, 0, 0
+    return own
+
+
+def operands_of(problem: Problem, m: int, block_rows: int = 1) -> dict[str, Operand]:
+    """What a launch of m rows takes, by name; of op=moe with blocks of so many rows, on which only
+    the lengths of `rows` and `experts` depend."""
+    problem = with_blocks(problem, block_rows)
     operands = (Operand * OPERANDS_MAX)()
     count = c_size_t()
     call("quern_problem_operands", ctypes.byref(problem), m, operands, ctypes.byref(count))

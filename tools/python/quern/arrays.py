@@ -107,6 +107,24 @@ def is_torch(value: Any) -> bool:
                for t in type(value).__mro__)
 
 
+def host_array(value: Any) -> np.ndarray:
+    """A numpy array of a numpy array, a tensor or a sequence; bf16 as uint16 bits."""
+    if not is_torch(value):
+        return np.asarray(value)
+    if value.is_meta:
+        raise TypeError(f"a tensor of shape {tuple(value.shape)} on the meta device, which has no "
+                        "values; expected one that is loaded")
+    value = value.detach().cpu().contiguous()
+    if _torch_bfloat16(value):
+        import torch
+        return value.view(torch.int16).numpy().view(np.uint16)
+    return value.numpy()
+
+
+def _torch_bfloat16(tensor: Any) -> bool:
+    return str(tensor.dtype).endswith("bfloat16")
+
+
 def _packed(shape: list[int], strides: list[int]) -> bool:
     expected = 1
     for size, stride in zip(reversed(shape), reversed(strides)):

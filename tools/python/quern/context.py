@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A GPU, memory on it, and the kernels of a layer."""
+"""A GPU, with the kernel cache and the compiler."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from typing import Any, Callable, Sequence
 import numpy as np
 
 from . import _native as native
-from .arrays import Gpu, Memory, check_operand, check_rows, memory_of, torch_kind, type_name
+from .arrays import Gpu, torch_kind
+from .buffer import Buffer, Handle
+from .op import Op
 
 _DEVICES = ("auto", "hip", "sim", "none", "cuda")
 _MODES = ("rw", "ro", "off")
@@ -29,9 +31,7 @@ _TOOLCHAINS = ("any", "exact")
 _SEALS = ("open", "warn", "fail")
 _KINDS = ("begin", "compile", "end")
 _REASONS = (None, "absent", "damaged", "foreign", "unreadable", "refused")
-_READ_WRITE = 3  # enum quern_sim_access
 _NO_COMPILE, _NO_WAIT, _BASE, _BASE_ONLY = 1, 2, 4, 8  # enum quern_op_flags
-_POINTERS = tuple(field[0] for field in native.Args._fields_ if field[1] is ctypes.c_void_p)
 
 
 def _bytes(text: str | os.PathLike[str] | None) -> bytes | None:
@@ -92,21 +92,6 @@ def seal(state: str) -> None:
     native.call("quern_seal", native.choose("state", _SEALS, state))
 
 
-class _Handle:
-    """What the library knows by a handle, which is not used once the object or its context is
-    closed: the memory behind it is somebody else's then."""
-
-    _finalizer: weakref.finalize
-    _freed: ctypes.c_void_p
-
-    @property
-    def _handle(self) -> ctypes.c_void_p:
-        if not self._finalizer.alive:
-            also = "" if isinstance(self, Context) else ", or its context is"
-            raise ValueError(f"the {type(self).__name__} is closed{also}")
-        return self._freed
-
-
 def opened(context: Any) -> "Context":
     """The argument, if it is a context that is not closed."""
     if not isinstance(context, Context):
@@ -115,150 +100,14 @@ def opened(context: Any) -> "Context":
     return context
 
 
-class Buffer(_Handle):
-    """Memory that the context's device sees, for programs that own none. Freed with the object."""
-
-    def __init__(self, context: "Context", nbytes: int, access: int = _READ_WRITE,
-                 name: str = "buffer") -> None:
-        handle = ctypes.c_void_p()
-        native.call("quern_buffer_create", context.handle, nbytes, access, name.encode(),
-                    ctypes.byref(handle))
-        self.context = context  # keeps the context alive
-        self.nbytes = nbytes
-        self.dtype: str | None = None  # of the array that was written last, and its shape
-        self.shape: tuple[int, ...] | None = None
-        self._freed = handle
-        self._finalizer = weakref.finalize(self, native.library.quern_buffer_destroy, handle)
-        context._own(self._finalizer)
-
-    @property
-    def address(self) -> int:
-        """Where it is on the device."""
-        address: int = native.library.quern_buffer_address(self._handle)
-        return address
-
-    def write(self, array: np.ndarray) -> "Buffer":
-        """Copies an array, of at most the buffer's size, to its beginning."""
-        array = np.ascontiguousarray(array)
-        if array.nbytes > self.nbytes:
-            raise ValueError(f"{array.nbytes} bytes do not fit in a buffer of {self.nbytes}")
-        native.call("quern_buffer_write", self._handle, array.ctypes.data, array.nbytes)
-        self.dtype, self.shape = type_name(array.dtype), array.shape
-        return self
-
-    def read(self, dtype: Any, shape: Sequence[int]) -> np.ndarray:
-        """Waits for the device, and copies elements from the buffer's beginning."""
-        array = np.empty(shape, dtype)
-        if array.nbytes > self.nbytes:
-            raise ValueError(f"{array.nbytes} bytes are asked of a buffer of {self.nbytes}")
-        native.call("quern_buffer_read", self._handle, array.ctypes.data, array.nbytes)
-        return array
-
-    def close(self) -> None:
-        self._finalizer()
-
-
-class Op(_Handle):
-    """The kernels of one layer. Made by Context.op; valid as long as its context."""
-
-    def __init__(self, context: "Context", problem: native.Problem,
-                 handle: ctypes.c_void_p) -> None:
-        self.context = context
-        self.problem = native.text_of(problem)
-        self.n: int = problem.n
-        self.columns: int = native.columns_of(problem)  # of C
-        self.k: int = problem.k
-        self.operands = native.operands_of(problem, 1)
-        self._problem = problem
-        self._freed = handle
-        self._finalizer = weakref.finalize(self, native.library.quern_op_release, handle)
-        context._own(self._finalizer)
-
-    def nbytes(self, name: str, m: int) -> int:
-        """Bytes of an operand at m packed rows."""
-        return native.operands_of(self._problem, m)[name].bytes
-
-    def launch(self, *, m: int, stream: int = 0, lda: int = 0, ldc: int = 0,
-               **operands: Any) -> None:
-        """Computes m rows on `stream`, a hipStream_t or CUstream as a number, and does not wait.
-        Operands are addresses, Buffers, torch tensors or whatever has __dlpack__, by the names of
-        docs/formats.md; lda and ldc are elements from row to row, 0 when packed. The caller keeps
-        their memory until the stream is done."""
-        for word, number in (("m", m), ("stream", stream), ("lda", lda), ("ldc", ldc)):
-            if not isinstance(number, (int, np.integer)) or number < 0:
-                raise TypeError(f"{word} is {number!r}; expected a number that is not negative"
-                                + (", as a torch stream's cuda_stream" if word == "stream" else ""))
-        held: dict[str, Memory] = {}
-        for name, value in operands.items():
-            if name not in _POINTERS:
-                raise TypeError(f"{name!r} is no operand; expected {', '.join(_POINTERS)}")
-            held[name] = memory_of(name, value, self.context.gpu, stream)
-        self._check_sizes(held, m, lda, ldc)
-        self._check_kinds(held, lda, ldc)
-        args = native.Args(lda=lda, ldc=ldc, **{n: memory.address for n, memory in held.items()})
-        native.call("quern_op_launch", self._handle, ctypes.byref(args), m, stream)
-
-    def _check_sizes(self, held: dict[str, Memory], m: int, lda: int, ldc: int) -> None:
-        """Refuses operands that are too small: the GPU would read beyond their end."""
-        needed = native.operands_of(self._problem, max(m, 1))
-        for name, memory in held.items():
-            if name == "workspace" and memory.nbytes is not None and memory.nbytes < (
-                    least := self.workspace(m)):
-                raise ValueError(f"workspace has {memory.nbytes} bytes; {least} are needed for "
-                                 f"m={m}")
-            if memory.nbytes is None or name not in needed:
-                continue
-            least = needed[name].bytes
-            for operand, stride, width in (("a", lda, self.k), ("c", ldc, self.columns)):
-                if name == operand and stride:
-                    least = (least // m // width) * ((m - 1) * stride + width)
-            if memory.nbytes < least:
-                raise ValueError(f"{name} has {memory.nbytes} bytes; {least} are needed for "
-                                 f"m={m} of {self.problem}")
-
-    def _check_kinds(self, held: dict[str, Memory], lda: int, ldc: int) -> None:
-        """One of other elements, or another shape, would be read as what it is not."""
-        for name, memory in held.items():
-            if name not in self.operands:
-                continue
-            rows = {"a": (lda, self.k), "c": (ldc, self.columns)}.get(name)
-            if rows is None:
-                check_operand(name, memory.dtype, memory.shape, self.operands[name])
-                continue
-            written = name == "c" and isinstance(memory.owner, Buffer)  # over what was in it
-            check_operand(name, None if written else memory.dtype, None, self.operands[name])
-            if not rows[0] and not isinstance(memory.owner, Buffer):
-                check_rows(name, memory.shape, rows[1])
-
-    def ready(self) -> bool:
-        """Whether every kernel is loaded, of an op made with wait=False; raises if one cannot."""
-        status = native.library.quern_op_ready(self._handle)
-        if status == 45:  # QUERN_E_NOT_READY
-            return False
-        native.check(status)
-        return True
-
-    def workspace(self, m: int) -> int:
-        """Bytes of workspace that a launch of m rows can use."""
-        return native.library.quern_op_workspace(self._handle, m)
-
-    def explain(self, m: int) -> str:
-        """Which kernel serves m rows, why, and what the model says it costs."""
-        size = native.library.quern_op_explain(self._handle, m, None, 0) + 1
-        text = ctypes.create_string_buffer(size)
-        native.library.quern_op_explain(self._handle, m, text, size)
-        return text.value.decode()
-
-    def close(self) -> None:
-        self._finalizer()
-
-
-class Context(_Handle):
+class Context(Handle):
     """One device, the kernel cache and the compiler. With a target and no device it is a software
     GPU of that target, which computes the same bits, slowly; with neither, the first GPU, of the
     kind that torch uses where the process has it. What is not given comes from the environment:
     docs/embedding.md. Without `log`, the library's warnings (a bundle that is not used, a cache
     that cannot be written to) are RuntimeWarnings."""
+
+    _also = ""
 
     def __init__(self, target: str | None = None, *, device: str | None = None, index: int = 0,
                  cache_dir: str | os.PathLike[str] | None = None, cache_mode: str | None = None,
@@ -388,8 +237,8 @@ class Context(_Handle):
     def buffer(self, contents: np.ndarray | int, name: str = "buffer") -> Buffer:
         """Makes device memory, with a copy of an array, or of a number of bytes."""
         if isinstance(contents, (int, np.integer)):
-            return Buffer(self, int(contents), _READ_WRITE, name)
-        return Buffer(self, contents.nbytes, _READ_WRITE, name).write(contents)
+            return Buffer(self, int(contents), name=name)
+        return Buffer(self, contents.nbytes, name=name).write(contents)
 
     def prewarm(self, problems: Sequence[str], m_max: int = 8,
                 progress: Callable[[int, int, str], bool | None] | None = None) -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import threading
 from typing import Any, Callable, Mapping
@@ -11,12 +10,12 @@ from typing import Any, Callable, Mapping
 import numpy as np
 
 from . import _native as native
-from .arrays import STORAGE, check_operand, from_type, is_torch, memory_of, to_type
-from .context import Buffer, Context, Op, opened
-from .weights import quantize, shaped
+from .arrays import STORAGE, from_type, host_array, is_torch, to_type
+from .context import Context
+from .product import A_TYPES, Product
+from .weights import quantize
 
 _TORCH_TYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
-_A_TYPES = {1: "f32", 2: "f16", 3: "bf16"}  # enum quern_dtype
 
 
 def torch_type(dtype: Any) -> str:
@@ -27,65 +26,32 @@ def torch_type(dtype: Any) -> str:
     return _TORCH_TYPES[word]
 
 
-def host_array(value: Any) -> np.ndarray:
-    """A numpy array of a numpy array, a tensor or a sequence; bf16 as uint16 bits."""
-    if not is_torch(value):
-        return np.asarray(value)
-    if value.is_meta:
-        raise TypeError(f"a tensor of shape {tuple(value.shape)} on the meta device, which has no "
-                        "values; expected one that is loaded")
-    value = value.detach().cpu().contiguous()
-    if _torch_bfloat16(value):
-        import torch
-        return value.view(torch.int16).numpy().view(np.uint16)
-    return value.numpy()
-
-
-def _torch_bfloat16(tensor: Any) -> bool:
-    return str(tensor.dtype).endswith("bfloat16")
-
-
-def _floats(name: str, value: Any, shape: tuple[Any, ...]) -> np.ndarray:
+def floats(name: str, value: Any, shape: tuple[Any, ...]) -> np.ndarray:
     """Weights or a bias, in whatever holds them, as float32. A letter in `shape` stands for any
     number of elements."""
     array = host_array(value)
     if array.dtype.kind != "f" and array.dtype.name not in ("uint16", "bfloat16"):
         raise TypeError(f"{name} has elements of {array.dtype}; expected float16, bfloat16, "
                         "float32 or float64")
-    same = [w in (size, "N", "K") for w, size in zip(shape, array.shape)]
+    same = [isinstance(w, str) or w == size for w, size in zip(shape, array.shape)]
     if array.ndim != len(shape) or not all(same):
         expected = ", ".join(map(str, shape))
         raise ValueError(f"{name} has the shape {array.shape}; expected [{expected}]")
     return to_type(array, "f32")
 
 
-class Linear:
+class Linear(Product):
     """A layer with its weights. Operands on the context's GPU (torch tensors, DLPack, Buffers,
     addresses) are used where they are; numpy arrays are copied there."""
 
     def __init__(self, context: Context, problem: str, operands: Mapping[str, Any],
                  m_max: int = 8) -> None:
-        self.context, self.m_max = opened(context), m_max
-        self.op: Op = context.op(problem, m_max)
-        self._problem = native.parse(self.op.problem)
-        self.a_type, self.c_type = _A_TYPES[self._problem.a], _A_TYPES[self._problem.c]
-        needed = {n: o for n, o in self.op.operands.items() if n not in ("a", "c")}
-        if set(operands) != set(needed):
-            raise ValueError(f"operands are {', '.join(sorted(operands))}; {self.op.problem} has "
-                             f"{', '.join(sorted(needed))}")
-        self.operands: dict[str, Any] = {}
-        for name, value in operands.items():
-            if isinstance(value, np.ndarray):
-                value = context.buffer(value, name)
-            memory = memory_of(name, value, context.gpu)
-            if memory.nbytes is not None and memory.nbytes != needed[name].bytes:
-                raise ValueError(f"{name} has {memory.nbytes} bytes; expected "
-                                 f"{needed[name].bytes} for {self.op.problem}")
-            check_operand(name, memory.dtype, memory.shape, needed[name])
-            self.operands[name] = value
+        if native.parse(problem).op == native.MOE:
+            raise ValueError(f"{problem!r} is a mixture of experts; expected op=gemm, or use "
+                             "quern.MoE")
+        super().__init__(context, problem, operands, m_max)
         self.registered = False  # with torch: torch_ops.register
-        self._lock = threading.Lock()  # of the two buffers below, for callers in host memory
-        self._staging: dict[str, Buffer] = {}
+        self._lock = threading.Lock()  # of the buffers of `staged`, for callers in host memory
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -106,43 +72,23 @@ class Linear:
                 raise ValueError(f"bias is given beside a {type(w).__name__}, which has its own; "
                                  "expected one or the other")
             w, bias = w.weight, w.bias
-        w = _floats("w", w, ("N", "K"))
+        w = floats("w", w, ("N", "K"))
         n, k = w.shape
         more = "".join(f" {key}={value}" for key, value in words.items())
         text = f"wq={wq} n={n} k={k} a={a} bias={int(bias is not None)}{more}"
         operands = quantize(text, w)
         if bias is not None:
-            operands["bias"] = to_type(_floats("bias", bias, (n,)),
-                                       _A_TYPES[native.parse(text).c or 3])
+            operands["bias"] = to_type(floats("bias", bias, (n,)),
+                                       A_TYPES[native.parse(text).c or 3])
         return cls(context, text, operands, m_max)
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Copies of its weights in host memory, by the names of docs/formats.md, in the types that
-        `quern.quantize` gives."""
-        return {name: self._array(name) for name in self.operands}
-
-    def _array(self, name: str) -> np.ndarray:
-        value, needed = self.operands[name], self.op.operands[name]
-        if isinstance(value, Buffer):
-            raw = value.read(np.uint8, (needed.bytes,))
-        elif is_torch(value):
-            raw = host_array(value)
-        else:
-            raise TypeError(f"{name} is a {type(value).__name__}, whose memory is not the layer's; "
-                            "expected a quern.Buffer or a torch tensor to copy")
-        return shaped(needed, raw.tobytes())
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Linear":
         """A layer of the same context with copies of the weights."""
-        operands = {name: copy.deepcopy(value, memo) if is_torch(value) else self._array(name)
-                    for name, value in self.operands.items()}
-        return Linear(self.context, self.op.problem, operands, self.m_max)
+        return Linear(self.context, self.op.problem, self.copies(memo), self.m_max)
 
     def __reduce__(self) -> Any:
         """What pickle keeps: how the context was opened, and the weights."""
-        operands = {name: value if is_torch(value) else self._array(name)
-                    for name, value in self.operands.items()}
-        return Linear, (self.context, self.op.problem, operands, self.m_max)
+        return Linear, (self.context, self.op.problem, self.kept(), self.m_max)
 
     @classmethod
     def from_bitsandbytes(cls, layer: Any, context: Context, *, compute_type: str | None = None,
@@ -199,19 +145,11 @@ class Linear:
             return np.empty(shape, from_type(np.empty(0, storage), self.c_type).dtype)
         a = to_type(x, self.a_type)
         with self._lock:
-            a_buffer = self._stage("a", a.nbytes).write(a)
-            c_buffer = self._stage("c", m * self.op.columns * storage.itemsize)
+            a_buffer = self.staged("a", a.nbytes).write(a)
+            c_buffer = self.staged("c", m * self.op.columns * storage.itemsize)
             self.op.launch(m=m, a=a_buffer, c=c_buffer, **self.operands)
             y = c_buffer.read(storage, shape)
         return from_type(y, self.c_type)
-
-    def _stage(self, name: str, nbytes: int) -> Buffer:
-        buffer = self._staging.get(name)
-        if buffer is None or buffer.nbytes < nbytes:
-            if buffer is not None:
-                buffer.close()
-            buffer = self._staging[name] = self.context.buffer(nbytes, name)
-        return buffer
 
 
 def _operand(context: Context, value: Any, dtype: str | None) -> Any:

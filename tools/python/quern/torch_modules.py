@@ -13,8 +13,9 @@ import numpy as np
 import torch
 
 from . import _native as native
+from .arrays import host_array
 from .context import Context, opened
-from .linear import Linear, host_array, torch_type
+from .linear import Linear, torch_type
 
 Predicate = Callable[[str, torch.nn.Module], bool]
 Progress = Callable[[int, int, str], None]

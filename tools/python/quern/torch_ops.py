@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: MIT
-"""quern::linear, a torch operator with a fake implementation, so that torch.compile and export
-see a layer as one call. Imported only when a torch tensor meets a Linear."""
+"""quern::linear and quern::moe, torch operators with fake implementations, so that torch.compile
+and export see a layer as one call. Imported only when a torch tensor meets a Linear or a MoE."""
 
 import math
 import threading
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional, Tuple, Union
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from .context import Context, Op
-from .linear import Linear, host_array
+from .arrays import host_array, is_torch
+from .context import Context
+from .linear import Linear, floats
+from .moe import MoE, align, is_expert, launch
+from .op import Op
 
 _TYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 _lock = threading.Lock()
@@ -58,8 +62,8 @@ def _(x: Tensor, operands: List[Tensor], names: str, problem: str) -> Tensor:
     return _result_like(x, problem)
 
 
-def register(layer: Linear) -> None:
-    """Makes a layer's kernels known to quern::linear."""
+def register(layer: Union[Linear, MoE]) -> None:
+    """Makes a layer's kernels known to quern::linear and quern::moe."""
     gpu = layer.context.gpu
     if gpu is None:
         raise ValueError("the layer's context is a software GPU, which torch has no memory of")
@@ -67,7 +71,8 @@ def register(layer: Linear) -> None:
     with _lock:
         if _contexts.setdefault(index, layer.context) is not layer.context:
             raise ValueError(f"layers of GPU {index} are of two contexts; use one for each GPU")
-        _ops.setdefault(f"{index} {layer.op.problem}", layer.op)
+        for op in (layer.op,) if isinstance(layer, Linear) else (layer.gate_up.op, layer.down.op):
+            _ops.setdefault(f"{index} {op.problem}", op)
         layer.registered = True
 
 
@@ -93,3 +98,99 @@ def through_host_memory(layer: Linear, x: Tensor) -> Tensor:
     there is nothing in it for a compiler. The result is where x is, of x's type, and has no
     gradient."""
     return torch.from_numpy(layer.in_host_memory(host_array(x))).to(x.device, x.dtype)
+
+
+# ---- mixtures of experts ------------------------------------------------------------------------
+
+
+def _blocks(gate_up: Op, down: Op, topk_ids: Tensor, topk_weights: Optional[Tensor],
+            like: Tensor) -> Tuple[Dict[str, Any], bool]:
+    """What both products read, where `like` is; and whether every choice is of an expert, so that
+    all rows are written. The one place that puts choices into blocks: for now on the CPU, so that
+    ids on a GPU are waited for. Once there are kernels of op=moe_align, they are launched here for
+    ids on a GPU, and nothing is waited for."""
+    experts = int(_words(gate_up.problem)["experts"])
+    ids = host_array(topk_ids).reshape(-1, gate_up.choices)
+    blocks: Dict[str, Any] = {name: torch.from_numpy(array).to(like.device)
+                              for name, array in align(gate_up, down, ids).items()}
+    if topk_weights is not None:
+        blocks["routing"] = topk_weights.to(like.device, torch.float32).contiguous()
+    return blocks, bool(is_expert(ids, experts).all())
+
+
+def _launch_moe(gate_up: Op, down: Op, x: Tensor, topk_ids: Tensor,
+                topk_weights: Optional[Tensor], of_gate_up: Dict[str, Any],
+                of_down: Dict[str, Any]) -> Tensor:
+    """Both products on torch's current stream of x's GPU, and their sums, which are rounded once.
+    What they need in between is torch's memory, which it reuses only for what follows there."""
+    kind = _TYPES[_words(down.problem)["c"]]
+    m = math.prod(x.shape[:-1])
+    shape = (*x.shape[:-1], down.n)
+    if m == 0:
+        return torch.empty(shape, dtype=kind, device=x.device)
+    blocks, whole = _blocks(gate_up, down, topk_ids, topk_weights, x)
+    with torch.cuda.device(x.device):
+        choices = m * gate_up.choices
+        h = torch.empty((choices, down.k), dtype=_TYPES[_words(gate_up.problem)["c"]],
+                        device=x.device)
+        make = torch.empty if whole else torch.zeros
+        c = make((choices, down.n), dtype=kind, device=x.device)
+        launch(gate_up, down, m, x.contiguous(), h, c, blocks, of_gate_up, of_down,
+               torch.cuda.current_stream(x.device).cuda_stream)
+        sums = c.view(m, gate_up.choices, down.n).sum(1, dtype=torch.float32)
+        return sums.to(kind).view(shape)
+
+
+@torch.library.custom_op("quern::moe", mutates_args=())
+def moe(x: Tensor, topk_ids: Tensor, topk_weights: Optional[Tensor], operands: List[Tensor],
+        names: str, gate_up: str, down: str) -> Tensor:
+    """Experts on torch's current stream. `gate_up` and `down` are problems, canonical texts;
+    `names` are those of `operands` with commas between, as "gate_up.b". The layer must have been
+    given to `register` before."""
+    ops = []
+    for problem in (gate_up, down):
+        op = _ops.get(f"{x.device.index} {problem}")
+        if op is None:
+            raise RuntimeError(f"no quern.MoE of {problem} was called on GPU {x.device.index}")
+        ops.append(op)
+    of: Dict[str, Dict[str, Any]] = {"gate_up": {}, "down": {}}
+    for name, value in zip(names.split(","), operands):
+        product, _, operand = name.partition(".")
+        of[product][operand] = value
+    return _launch_moe(ops[0], ops[1], x, topk_ids, topk_weights, of["gate_up"], of["down"])
+
+
+@moe.register_fake
+def _(x: Tensor, topk_ids: Tensor, topk_weights: Optional[Tensor], operands: List[Tensor],
+      names: str, gate_up: str, down: str) -> Tensor:
+    return _result_like(x, down)
+
+
+def apply_moe(layer: MoE, x: Tensor, topk_ids: Any, topk_weights: Any) -> Tensor:
+    """What MoE.forward does with tokens on its GPU."""
+    if x.dtype != _TYPES[layer.a_type]:
+        raise TypeError(f"x is {x.dtype}; the layer was made for {_TYPES[layer.a_type]}")
+    if not is_torch(topk_ids):
+        topk_ids = torch.from_numpy(np.ascontiguousarray(topk_ids))
+    if topk_weights is not None and not is_torch(topk_weights):
+        topk_weights = torch.from_numpy(floats("topk_weights", topk_weights,
+                                               tuple(topk_weights.shape)))
+    gate_up, down = layer.gate_up, layer.down
+    operands = {f"{name}.{operand}": value for name, product in (("gate_up", gate_up),
+                                                                 ("down", down))
+                for operand, value in product.operands.items()}
+    if not all(isinstance(value, Tensor) for value in operands.values()):
+        # weights in quern's own memory: no operator can carry them
+        return _launch_moe(gate_up.op, down.op, x, topk_ids, topk_weights, gate_up.operands,
+                           down.operands)
+    if not layer.registered:  # so that a tracer meets nothing but the operator
+        register(layer)
+    return moe(x, topk_ids, topk_weights, list(operands.values()), ",".join(operands),
+               gate_up.op.problem, down.op.problem)
+
+
+@torch.compiler.disable
+def moe_through_host_memory(layer: MoE, x: Tensor, topk_ids: Any, topk_weights: Any) -> Tensor:
+    """What MoE.forward does with tokens in host memory, as through_host_memory does it."""
+    y = layer.in_host_memory(host_array(x), topk_ids, topk_weights)
+    return torch.from_numpy(y).to(x.device, x.dtype)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Mapping
+from typing import Iterable, Mapping
 
 import numpy as np
 
@@ -29,15 +29,44 @@ def shaped(operand: native.Operand, data: bytes) -> np.ndarray:
 
 
 def quantize(problem: str, w: np.ndarray) -> dict[str, np.ndarray]:
-    """Weights, [N, K], as the operands of a problem: `b`, `scales` and what else it has. A NaN or
-    an infinity is refused, as it would spoil every weight that shares its scale."""
+    """Weights, [N, K], as the operands of a problem: `b`, `scales` and what else it has; of op=moe
+    [E, N, K], expert by expert. A NaN or an infinity is refused, as it would spoil every weight
+    that shares its scale."""
     p = native.parse(problem)
+    w = np.asarray(w)
+    shape, words = (p.n, p.k), "the problem's n and k"
+    if p.op == native.MOE:
+        shape, words = (p.experts, p.n, p.k), "the problem's experts, n and k"
+    if w.shape != shape:
+        raise ValueError(f"w has the shape {w.shape}; expected {shape}, {words}")
+    if p.op == native.MOE:
+        return stacked(problem, w)
+    return _quantize(p, "w", w)
+
+
+def stacked(problem: str, experts: Iterable[np.ndarray]) -> dict[str, np.ndarray]:
+    """The operands of an op=moe of its experts' weights, each [N, K] and quantised for itself. An
+    expert's are let go before the next are taken, so that not all need be there as floats."""
+    p = native.parse(problem)
+    one, known = native.of_expert(p), native.operands_of(p, 1)
+    stacks: dict[str, np.ndarray] = {}
+    for e, w in enumerate(experts):
+        for name, array in _quantize(one, f"expert {e} of w", w).items():
+            if array.nbytes == known[name].bytes:  # all experts share it, as `code`
+                stacks[name] = array.reshape(known[name].shape[:known[name].rank])
+                continue
+            if name not in stacks:
+                stacks[name] = np.empty(known[name].shape[:known[name].rank], array.dtype)
+            stacks[name].reshape(p.experts, -1)[e] = array.reshape(-1)
+    return stacks
+
+
+def _quantize(p: native.Problem, what: str, w: np.ndarray) -> dict[str, np.ndarray]:
+    """`quantize` of one matrix; `what` is its name in messages."""
     w = np.ascontiguousarray(w, np.float32)
-    if w.shape != (p.n, p.k):
-        raise ValueError(f"w has the shape {w.shape}; expected {(p.n, p.k)}, the problem's n and k")
-    if "wq=none" not in native.text_of(p) and not (finite := np.isfinite(w)).all():
+    if p.wq != native.WQ_NONE and not (finite := np.isfinite(w)).all():
         n, k = np.argwhere(~finite)[0]
-        raise ValueError(f"w has {finite.size - finite.sum()} values that are not finite, the "
+        raise ValueError(f"{what} has {finite.size - finite.sum()} values that are not finite, the "
                          f"first of them {w[n, k]} at [{n}, {k}]; expected numbers")
     operands = (native.Quantized * native.OPERANDS_MAX)()
     count = ctypes.c_size_t()
@@ -51,7 +80,7 @@ def quantize(problem: str, w: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def dequantize(problem: str, operands: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The exact values of quantised weights, float32 [N, K]."""
+    """The exact values of quantised weights, float32 [N, K]; of op=moe [E, N, K]."""
     p = native.parse(problem)
     known = native.operands_of(p, 1)
     arrays = {name: np.ascontiguousarray(array) for name, array in operands.items()}
@@ -61,6 +90,17 @@ def dequantize(problem: str, operands: Mapping[str, np.ndarray]) -> np.ndarray:
         if array.nbytes != known[name].bytes:
             raise ValueError(f"{name} has {array.nbytes} bytes; expected {known[name].bytes}")
         check_operand(name, type_name(array.dtype), array.shape, known[name])
+    if p.op != native.MOE:
+        return _dequantize(p, arrays)
+    one = native.of_expert(p)
+    shared = {name for name, o in native.operands_of(one, 1).items()
+              if name in known and o.bytes == known[name].bytes}
+    return np.stack([
+        _dequantize(one, {name: array if name in shared else array.reshape(p.experts, -1)[e]
+                          for name, array in arrays.items()}) for e in range(p.experts)])
+
+
+def _dequantize(p: native.Problem, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
     items = (native.Quantized * len(arrays))(*(
         native.Quantized(name.encode(), array.ctypes.data, array.nbytes)
         for name, array in arrays.items()))
