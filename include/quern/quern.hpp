@@ -34,6 +34,13 @@ struct Problem : Sized<quern_problem> {
     {
         return quern_repack(this, to, b, out);
     }
+    /* Of op=moe, with the block_rows of Op::block_rows. */
+    quern_status slots(int64_t m, int64_t *slots) const { return quern_moe_slots(this, m, slots); }
+    quern_status align(int64_t m, const int32_t *topk_ids, int32_t *rows_out, int32_t *experts_out,
+                       int32_t *rows_used_out) const
+    {
+        return quern_moe_align(this, m, topk_ids, rows_out, experts_out, rows_used_out);
+    }
 };
 
 struct Args : Sized<quern_args> {
@@ -110,6 +117,10 @@ class Op : public Handle<quern_op, quern_op_release>
     }
     quern_status ready() const { return quern_op_ready(get()); }
     unsigned generation() const { return quern_op_generation(get()); }
+    quern_status block_rows(int64_t m, int *rows) const
+    {
+        return quern_op_block_rows(get(), m, rows);
+    }
     size_t workspace(int64_t m) const { return quern_op_workspace(get(), m); }
     size_t explain(int64_t m, char *text, size_t size) const
     {

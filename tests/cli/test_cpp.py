@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The headers in C++, every standard from C++11 on, without a warning: quern.h with its QUERN_INIT,
-and quern.hpp. One program quantises a layer, runs it on the software GPU and compares."""
+and quern.hpp. One program quantises a layer, runs it on the software GPU and compares; it also puts
+the choices of a mixture into blocks."""
 
 import re
 import shutil
@@ -80,6 +81,32 @@ static int by_c(quern_ctx *ctx, const Memory &memory)
     return status ? fail("C launch") : 0;
 }
 
+/* Three tokens' choices of four experts, in blocks: 0 1, 1 2, 3 0. */
+static int blocks(quern::Context &ctx)
+{
+    static const int32_t ids[] = {0, 1, 1, 2, 3, 0};
+    static const int32_t counts[] = {2, 2, 1, 1}, first[] = {0, 1, 3, 4};
+    quern::Problem mixture;
+    quern::Op op;
+    int64_t slots = 0;
+    int32_t used = 0, at = 0;
+
+    if (mixture.parse("op=moe experts=4 top_k=2 wq=nf4 n=32 k=64 a=f32") ||
+        mixture.slots(M, &slots) != QUERN_E_ARGUMENT || /* how large are blocks? */
+        ctx.create(mixture, M, op) || op.block_rows(M, &mixture.block_rows) ||
+        mixture.slots(M, &slots))
+        return fail("a mixture");
+    const int32_t b = mixture.block_rows;
+    std::vector<int32_t> rows(static_cast<size_t>(slots));
+    std::vector<int32_t> experts(static_cast<size_t>(slots / b));
+    if (mixture.align(M, ids, rows.data(), experts.data(), &used))
+        return fail("align");
+    for (int32_t e = 0; e < 4; at += (counts[e] + b - 1) / b * b, e++)
+        if (rows[static_cast<size_t>(at)] != first[e] || experts[static_cast<size_t>(at / b)] != e)
+            return std::puts("other blocks"), 1;
+    return at == used ? 0 : (std::puts("another number of slots"), 1);
+}
+
 int main()
 {
     quern::Options options;
@@ -108,6 +135,8 @@ int main()
         return std::puts("a context that is none"), 1;
     if (ctx.open(options))
         return fail("open");
+    if (blocks(ctx))
+        return 1;
     quern::Op op, moved;
     Memory memory;
     quern::Args args;
