@@ -277,6 +277,10 @@ $(EXAMPLES:%=$(B)/examples/%): $(B)/examples/%: \
 	$(call say,LD,$@)
 	$(Q)$(CC) $(STD) -Iinclude $(DEPINC) $(EXAMPLE_INC) $(CFLAGS) $(SANFLAGS) $(WARN) \
 	    -o $@ $(filter %.c,$^) $(B)/lib/libquern.a $(EXAMPLE_LIB) $(DEPLIB) -ljansson $(LDLIBS)
+# Those of MODEL_EXAMPLES read a model.
+MODEL_EXAMPLES := encoder moe
+$(MODEL_EXAMPLES:%=$(B)/examples/%): $(foreach part,fail safetensors,examples/$(part).c \
+    examples/$(part).h)
 $(HIP_EXAMPLES:%=$(B)/examples/%): examples/gpu_hip.c examples/gpu.h $(FAKEHIP)
 $(CUDA_EXAMPLES:%=$(B)/examples/%): examples/gpu_cuda.c examples/gpu.h $(FAKECUDA)
 $(CUDA_EXAMPLES:%=$(B)/examples/%): EXAMPLE_INC = -isystem $(CUDA_INCLUDE)

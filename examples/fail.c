@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "fail.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +12,7 @@ _Noreturn void fail(const char *format, ...)
     va_list ap;
 
     fflush(stdout);
-    fputs("encoder: ", stderr);
+    fprintf(stderr, "%s: ", program_invocation_short_name);
     va_start(ap, format);
     vfprintf(stderr, format, ap);
     va_end(ap);

@@ -14,6 +14,8 @@
 
 /* The format's own limit. */
 #define HEADER_MAX 100000000
+/* Of a dimension: products of two sizes then fit in 62 bits. */
+#define DIMENSION_MAX (1 << 20)
 
 static const unsigned char *map(const char *path, size_t *bytes)
 {
@@ -76,6 +78,19 @@ static uint64_t number_at(const struct safetensors *s, const char *name, const c
     return (uint64_t)json_integer_value(number);
 }
 
+size_t safetensors_size(const struct safetensors *s, const char *name, size_t dimension)
+{
+    const json_t *const tensor = json_object_get(s->header, name);
+
+    if (!tensor)
+        fail("%s: there is no tensor %s", s->path, name);
+    const uint64_t size = number_at(s, name, "shape", json_object_get(tensor, "shape"), dimension);
+    if (size < 1 || size > DIMENSION_MAX)
+        fail("%s: dimension %zu of tensor %s is %llu; expected 1 to %d", s->path, dimension, name,
+             (unsigned long long)size, DIMENSION_MAX);
+    return (size_t)size;
+}
+
 const float *safetensors_f32(const struct safetensors *s, const char *name, int rank,
                              const size_t *shape)
 {
@@ -96,9 +111,9 @@ const float *safetensors_f32(const struct safetensors *s, const char *name, int 
     for (int i = 0; i < rank; i++) {
         const uint64_t size = number_at(s, name, "shape", dimensions, (size_t)i);
         if (size != shape[i])
-            fail("%s: dimension %d of tensor %s is %llu; config.json makes it %zu", s->path, i,
-                 name, (unsigned long long)size, shape[i]);
-        bytes *= shape[i]; /* the caller's sizes are small: see model.c */
+            fail("%s: dimension %d of tensor %s is %llu; expected %zu", s->path, i, name,
+                 (unsigned long long)size, shape[i]);
+        bytes *= shape[i]; /* the caller's sizes are small */
     }
     if (json_array_size(offsets) != 2)
         fail("%s: tensor %s has no data_offsets", s->path, name);

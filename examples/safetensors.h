@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Reads a safetensors file: eight bytes of header length, a JSON header, raw tensors. */
-#ifndef ENCODER_SAFETENSORS_H
-#define ENCODER_SAFETENSORS_H
+#ifndef EXAMPLES_SAFETENSORS_H
+#define EXAMPLES_SAFETENSORS_H
 
 #include <stddef.h>
 
@@ -19,6 +19,9 @@ struct safetensors {
 /* Maps the file and reads its header; fails with a message if it is not whole. */
 struct safetensors *safetensors_open(const char *path);
 void safetensors_close(struct safetensors *s);
+
+/* Size of a dimension of a tensor, from 1 to 2^20; fails with a message if there is none. */
+size_t safetensors_size(const struct safetensors *s, const char *name, size_t dimension);
 
 /*
  * The elements of the f32 tensor `name`, of exactly this shape. They stay in the mapped file and

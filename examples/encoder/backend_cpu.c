@@ -2,7 +2,7 @@
 /* Back ends (a) and (b): the product in double, by the host's compiler. */
 #include "backend.h"
 
-#include "fail.h"
+#include "../fail.h"
 
 #include <stdlib.h>
 #include <string.h>

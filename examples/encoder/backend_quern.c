@@ -5,7 +5,7 @@
  */
 #include "backend.h"
 
-#include "fail.h"
+#include "../fail.h"
 #include "number.h"
 
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "bert.h"
 
-#include "fail.h"
+#include "../fail.h"
 
 #include <math.h>
 #include <stdlib.h>

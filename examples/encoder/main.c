@@ -6,7 +6,7 @@
  */
 #include "backend.h"
 #include "bert.h"
-#include "fail.h"
+#include "../fail.h"
 #include "model.h"
 #include "report.h"
 

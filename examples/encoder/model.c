@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "model.h"
 
-#include "fail.h"
+#include "../fail.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #ifndef ENCODER_MODEL_H
 #define ENCODER_MODEL_H
 
-#include "safetensors.h"
+#include "../safetensors.h"
 #include "tokenizer.h"
 
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "tokenizer.h"
 
-#include "fail.h"
+#include "../fail.h"
 #include "unicode.h"
 
 #include <errno.h>
