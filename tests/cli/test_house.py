@@ -327,12 +327,14 @@ def test_the_library_ends_no_process_and_prints_nothing():
 
 @pytest.mark.skipif(not shutil.which("gcc"), reason="no gcc here")
 @pytest.mark.parametrize("page", ["docs/embedding.md", "docs/sim.md"])
-def test_the_example_of_a_page_compiles(page):
-    (example,) = re.findall(r"^```c\n(.*?)^```", (TOP / page).read_text(), re.M | re.S)
+def test_the_examples_of_a_page_compile(page):
+    examples = re.findall(r"^```c\n(.*?)^```", (TOP / page).read_text(), re.M | re.S)
+    assert examples
     gcc = ["gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-xc", "-"]
-    done = subprocess.run([*gcc, f"-I{TOP / 'include'}"], input=example, text=True,
-                          capture_output=True)  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, "")
+    for example in examples:
+        done = subprocess.run([*gcc, f"-I{TOP / 'include'}"], input=example, text=True,
+                              capture_output=True)  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_the_embedding_guide_is_complete():

@@ -2,6 +2,7 @@
 """quern.MoE and what Op has for op=moe: on software GPUs, and on a HIP runtime of software GPUs."""
 
 import copy
+import ctypes
 import importlib.util
 import pickle
 import re
@@ -298,6 +299,40 @@ def test_copies_and_pickles(quern, ctx):
     assert np.array_equal(kept(x, ids, weights), want)
     assert re.fullmatch(r"MoE\('op=moe wq=nf4 .*act=silu_mul.*', 'op=moe .*', target='gfx1\d+', "
                         r"m_max=8\)", repr(moe))
+
+
+def test_a_graph_serves_every_routing(quern, gpu, hip):
+    """Both launches are captured once; lists are read when the graph is replayed. Blocks of an
+    expert that another device has write zeros."""
+    m, experts_of = 6, sys.modules["quern.moe"]
+    moe = quern.MoE.quantize(gpu, *stacks(), top_k=T, a="f16", m_max=m)
+    exact, x = weights_of(quern, moe), rows(m, K).astype(np.float16)
+    a, h, c = gpu.buffer(x), gpu.buffer(m * T * I * 2), gpu.buffer(m * T * K * 2)
+    ids, weights = choices(m)
+    lists = experts_of.align(moe.gate_up.op, moe.down.op, ids)
+    blocks = {name: gpu.buffer(array) for name, array in dict(lists, routing=weights).items()}
+    stream, graph, replay = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+    assert hip.hipStreamCreate(ctypes.byref(stream)) == 0
+    assert hip.hipStreamBeginCapture(stream, 0) == 0
+    experts_of.launch(moe.gate_up.op, moe.down.op, m, a, h, c, blocks, moe.gate_up.operands,
+                      moe.down.operands, stream.value)
+    assert hip.hipStreamEndCapture(stream, ctypes.byref(graph)) == 0
+    assert hip.hipGraphInstantiate(ctypes.byref(replay), graph, None, None, 0) == 0
+    for seed, elsewhere in ((2, None), (3, None), (4, 1)):
+        ids, weights = choices(m, seed)
+        lists = experts_of.align(moe.gate_up.op, moe.down.op, ids)
+        if elsewhere is not None:
+            assert (lists["experts"] == elsewhere).any()
+            lists["experts"][lists["experts"] == elsewhere] = -1
+            ids[ids == elsewhere] = -1
+        for name, array in dict(lists, routing=weights).items():
+            blocks[name].write(array)
+        c.write(np.full((m * T, K), np.nan, np.float16))
+        assert hip.hipGraphLaunch(replay, stream) == 0
+        assert hip.hipStreamSynchronize(stream) == 0
+        y = c.read(np.float16, (m, T, K)).astype(np.float64)
+        assert close(y.sum(1), reference(exact, x.astype(np.float64), ids, weights))
+    assert hip.hipGraphExecDestroy(replay) == 0
 
 
 # ---- torch -------------------------------------------------------------------------------------

@@ -50,7 +50,8 @@ def test_it_needs_nothing_else(site, tmp_path, page, kernel, error):
     """A fresh interpreter with numpy: the library and the worker come from the package. The first
     program of a page, and one that goes on from it."""
     blocks = re.findall(r"^```python\n(.*?)^```", (TOP / page).read_text(), re.M | re.S)
-    code = blocks[0] + "".join(block for block in blocks[1:] if "ctx.prewarm" in block)
+    code = blocks[0] + "".join(block for block in blocks[1:]
+                               if "ctx.prewarm" in block or "quern.MoE" in block)
     assert error or "all_served" in code
     env = {k: v for k, v in os.environ.items() if not k.startswith(("QUERN_", "LD_"))}
     env.update(QUERN_CACHE_DIR=str(tmp_path / "cache"), QUERN_ROCM_PATH=os.environ.get(
