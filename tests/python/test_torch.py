@@ -154,6 +154,33 @@ def test_moe_of_tensors_in_host_memory(quern, sim):
     assert torch.equal(copied(x, ids, weights), moe(x, ids, weights))
 
 
+def test_moe_as_a_module(quern, sim):
+    """state_dict, deepcopy, pickle, half and a loaded state keep what the layer computes."""
+    gate_up, down, ids, weights = stacks(torch.float32)
+    moe = quern.MoE.quantize(sim, gate_up, down, top_k=2, scale="nested")
+    module, x = quern.QuantizedMoE.of(moe), torch.from_numpy(rows(5, 64))
+    want = moe(x, ids, weights)
+    assert torch.equal(module(x, ids, weights), want)
+    assert {"gate_up.b", "gate_up.problem_text", "down.absmax8"} < set(module.state_dict())
+    assert module.gate_up.b.shape == (4, 128, 32) and "op=moe wq=nf4" in repr(module)
+    module.half()
+    assert module.down.offset.dtype == torch.float32
+    for twin in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
+        assert torch.equal(twin(x, ids, weights), want)
+    other = quern.QuantizedMoE.of(quern.MoE.quantize(sim, -gate_up, down, top_k=2, scale="nested"))
+    assert not torch.equal(other(x, ids, weights), want)
+    saved = io.BytesIO()
+    torch.save(module.state_dict(), saved)
+    saved.seek(0)
+    other.load_state_dict(torch.load(saved))  # which has made a layer of other weights before
+    assert torch.equal(other(x, ids, weights), want)
+    larger = quern.QuantizedMoE(sim, module.gate_up.problem.replace("top_k=2", "top_k=4"),
+                                module.down.problem)
+    larger.load_state_dict(module.state_dict())
+    with pytest.raises(ValueError, match="loaded are of .*top_k=2.*expected .*top_k=4"):
+        larger(x, ids, weights)
+
+
 def test_moe_operator(quern, sim, monkeypatch):
     """quern::moe as torch sees it. The GPU's part is played by torch on the CPU, with the blocks
     that the library makes."""

@@ -30,8 +30,9 @@ __all__ = [
     "repack", "replace_linear4bit", "seal",
 ]
 # What needs torch, or transformers, which are imported with the first use of it.
-_LATER = {"QuantizedLinear": "torch_modules", "Replaced": "torch_modules",
-          "replace_linear": "torch_modules", "QuernConfig": "transformers_quantizer"}
+_LATER = {"QuantizedLinear": "torch_modules", "QuantizedMoE": "torch_modules",
+          "Replaced": "torch_modules", "replace_linear": "torch_modules",
+          "QuernConfig": "transformers_quantizer"}
 
 
 def __getattr__(name: str) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from typing import Any, Callable
+from typing import Any, Callable, TypeVar
 
 import numpy as np
 import torch
@@ -16,6 +16,8 @@ from . import _native as native
 from .arrays import host_array
 from .context import Context, opened
 from .linear import Linear, torch_type
+from .moe import MoE
+from .product import Product
 
 Predicate = Callable[[str, torch.nn.Module], bool]
 Progress = Callable[[int, int, str], None]
@@ -31,37 +33,78 @@ def _tensor(operand: native.Operand, array: np.ndarray) -> torch.Tensor:
     return flat.view(dtype).view(tuple(operand.shape[:operand.rank]))
 
 
-class QuantizedLinear(torch.nn.Module):
-    """A torch.nn.Linear with quantised weights that quern computes with. The weights are buffers
-    under the names of docs/formats.md, in state_dict; `problem_text` beside them says what they
-    are. Moving the module moves them; its types are the problem's, so that half() and the like
-    change nothing. Copies and pickles keep the weights and how the context was opened."""
+class QuantizedWeights(torch.nn.Module):
+    """The weights of a problem as buffers under the names of docs/formats.md, in state_dict;
+    `problem_text` beside them says what they are. Moving the module moves them; its types are the
+    problem's, so that half() and the like change nothing."""
 
     problem_text: torch.Tensor
 
-    def __init__(self, context: Context, problem: str, m_max: int = 8) -> None:
-        """A module whose weights are yet to be loaded with load_state_dict."""
+    def __init__(self, problem: str) -> None:
+        """Weights that are yet to be loaded with load_state_dict."""
         super().__init__()
         parsed = native.parse(problem)
-        self.context, self.problem, self.m_max = context, native.text_of(parsed), m_max
-        self.in_features, self.out_features = parsed.k, native.columns_of(parsed)
+        self.problem = native.text_of(parsed)
+        self.version = 0  # grows whenever they may have become others
         for name, operand in native.operands_of(parsed, 1).items():
-            if name not in ("a", "c"):
+            if name not in native.OF_A_LAUNCH:
                 self.register_buffer(name, _tensor(operand, np.zeros(operand.bytes, np.uint8)))
         text = np.zeros(native.TEXT_MAX, np.uint8)
         text[:len(self.problem)] = np.frombuffer(self.problem.encode(), np.uint8)
         self.register_buffer("problem_text", torch.from_numpy(text))
+
+    def take(self, product: Product) -> None:
+        """Has copies of the weights of a product of this problem from now on."""
+        for name, array in product.arrays().items():
+            self._buffers[name] = _tensor(product.op.operands[name], array)
+        self.version += 1
+
+    def operands(self, context: Context) -> dict[str, Any]:
+        """The buffers as they are now: tensors on the context's GPU, others as arrays."""
+        text = bytes(self.problem_text.cpu().numpy()).rstrip(b"\0").decode()
+        if text != self.problem:
+            raise ValueError(f"the weights that were loaded are of {text!r}; expected "
+                             f"{self.problem!r}")
+        return {name: value if context.gpu is not None and value.is_cuda else host_array(value)
+                for name, value in self.named_buffers() if name != "problem_text"}
+
+    def extra_repr(self) -> str:
+        return self.problem
+
+    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Any:
+        types = {name: value.dtype for name, value in self._buffers.items() if value is not None}
+        was = dict(self._buffers)
+        super()._apply(fn, recurse)
+        for name, dtype in types.items():
+            value, old = self._buffers[name], was[name]
+            if value is not None and old is not None and value.dtype != dtype:
+                self._buffers[name] = old.to(value.device)
+        self.version += 1
+        return self
+
+    def _load_from_state_dict(self, *args: Any, **more: Any) -> None:
+        super()._load_from_state_dict(*args, **more)
+        self.version += 1  # who made something of them may have copies of what was there before
+
+
+class QuantizedLinear(QuantizedWeights):
+    """A torch.nn.Linear with quantised weights that quern computes with. Copies and pickles keep
+    the weights and how the context was opened."""
+
+    def __init__(self, context: Context, problem: str, m_max: int = 8) -> None:
+        """A module whose weights are yet to be loaded with load_state_dict."""
+        super().__init__(problem)
+        parsed = native.parse(problem)
+        self.context, self.m_max = context, m_max
+        self.in_features, self.out_features = parsed.k, native.columns_of(parsed)
         self._linear: Linear | None = None
 
     @classmethod
     def of(cls, linear: Linear) -> "QuantizedLinear":
         """A module with copies of a layer's weights, on the context's GPU if it is a real one."""
         module = cls(linear.context, linear.op.problem, linear.m_max)
-        for name, array in linear.arrays().items():
-            module._buffers[name] = _tensor(linear.op.operands[name], array)
-        if linear.context.gpu is not None:
-            module.to(f"cuda:{linear.context.gpu.index}")
-        return module
+        module.take(linear)
+        return _to_gpu(module)
 
     def extra_repr(self) -> str:
         return f"{self.problem}, target={self.context.target}"
@@ -73,35 +116,69 @@ class QuantizedLinear(torch.nn.Module):
     def _load(self) -> Linear:
         """The layer of the buffers as they are now: tensors on the context's GPU are used in place,
         others are copied to it."""
-        text = bytes(self.problem_text.cpu().numpy()).rstrip(b"\0").decode()
-        if text != self.problem:
-            raise ValueError(f"the weights that were loaded are of {text!r}; expected "
-                             f"{self.problem!r}")
-        here = self.context.gpu is not None
-        operands = {}
-        for name, value in self.named_buffers():
-            if name != "problem_text":
-                operands[name] = value if here and value.is_cuda else host_array(value)
-        self._linear = Linear(self.context, self.problem, operands, self.m_max)
+        self._linear = Linear(self.context, self.problem, self.operands(self.context), self.m_max)
         return self._linear
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Any:
-        types = {name: value.dtype for name, value in self._buffers.items() if value is not None}
-        was = dict(self._buffers)
-        super()._apply(fn, recurse)
-        for name, dtype in types.items():
-            value, old = self._buffers[name], was[name]
-            if value is not None and old is not None and value.dtype != dtype:
-                self._buffers[name] = old.to(value.device)
         self._linear = None
-        return self
+        return super()._apply(fn, recurse)
 
     def _load_from_state_dict(self, *args: Any, **more: Any) -> None:
+        self._linear = None
         super()._load_from_state_dict(*args, **more)
-        self._linear = None  # it may have copies of what was there before
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_linear": None}  # made again of the buffers
+
+
+class QuantizedMoE(torch.nn.Module):
+    """The experts of a layer as a module: quern.MoE with its weights in the modules `gate_up` and
+    `down`, whose buffers are in state_dict. Copies and pickles keep the weights and how the context
+    was opened."""
+
+    def __init__(self, context: Context, gate_up: str, down: str, m_max: int = 8) -> None:
+        """A module whose weights are yet to be loaded with load_state_dict."""
+        super().__init__()
+        self.context, self.m_max = context, m_max
+        self.gate_up, self.down = QuantizedWeights(gate_up), QuantizedWeights(down)
+        self._moe: MoE | None = None
+        self._made_of = (0, 0)  # versions of the weights that _moe has
+
+    @classmethod
+    def of(cls, moe: MoE) -> "QuantizedMoE":
+        """A module with copies of the weights, on the context's GPU if it is a real one."""
+        module = cls(moe.context, moe.gate_up.op.problem, moe.down.op.problem, moe.m_max)
+        module.gate_up.take(moe.gate_up)
+        module.down.take(moe.down)
+        return _to_gpu(module)
+
+    def extra_repr(self) -> str:
+        return f"target={self.context.target}"
+
+    def forward(self, x: torch.Tensor, topk_ids: torch.Tensor,
+                topk_weights: torch.Tensor | None) -> torch.Tensor:
+        """MoE.forward with the weights as they are now."""
+        if self._moe is None or self._made_of != (self.gate_up.version, self.down.version):
+            self._load()
+        return self._moe(x, topk_ids, topk_weights)
+
+    @torch.compiler.disable
+    def _load(self) -> None:
+        self._moe = MoE(self.context, self.gate_up.problem, self.gate_up.operands(self.context),
+                        self.down.problem, self.down.operands(self.context), self.m_max)
+        self._made_of = (self.gate_up.version, self.down.version)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_moe": None}  # made again of the buffers
+
+
+_Module = TypeVar("_Module", QuantizedLinear, QuantizedMoE)
+
+
+def _to_gpu(module: _Module) -> _Module:
+    """Moves a module to its context's GPU, if that is a real one."""
+    gpu = module.context.gpu
+    return module if gpu is None else module.to(f"cuda:{gpu.index}")
 
 
 @dataclasses.dataclass
