@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The Python package on fakecuda: a context of CUDA's, products on a stream of the host's of
-int4 and MXFP4, with the values that numpy says."""
+int4 and MXFP4, and of a mixture's experts, with the values that numpy says."""
 
 import ctypes
 import os
@@ -76,6 +76,30 @@ def run():
             right = a.astype(float) @ weights.reshape(N, K).T
             error = np.abs(c - right).max() / np.abs(right).max()
             assert error < 2e-3, (words, error)
+        experts(quern, ctx, rng)
+
+
+def experts(quern, ctx, rng):
+    """A mixture: two launches for all experts, with the sums that numpy says."""
+    e, top_k, wide, m = 4, 2, 64, 3
+    moe = quern.MoE.quantize(
+        ctx, rng.standard_normal((e, 2 * wide, K)).astype(np.float32) / 16,
+        rng.standard_normal((e, K, wide)).astype(np.float32) / 8, top_k=top_k, wq="mxfp4", a="f16",
+        m_max=4)
+    arrays = moe.arrays()
+    gate_up, down = (quern.dequantize(product.op.problem, {
+        key.partition(".")[2]: array for key, array in arrays.items() if key.startswith(name)})
+        for name, product in (("gate_up", moe.gate_up), ("down", moe.down)))
+    x = rng.standard_normal((m, K)).astype(np.float16)
+    ids = np.array([[3, 1], [0, 3], [2, -1]])
+    weights = rng.uniform(0.2, 1, (m, top_k)).astype(np.float32)
+    right = np.zeros((m, K))
+    for t, j in np.argwhere(ids >= 0):
+        gate, up = np.split(gate_up[ids[t, j]].astype(float) @ x[t].astype(float), 2)
+        product = down[ids[t, j]].astype(float) @ (gate / (1 + np.exp(-gate)) * up)
+        right[t] += weights[t, j] * product
+    error = np.abs(moe(x, ids, weights) - right).max() / np.abs(right).max()
+    assert error < 5e-3, error
 
 
 if __name__ == "__main__":
