@@ -234,6 +234,26 @@ def test_moe_operator(quern, sim, monkeypatch):
     compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
     assert torch.equal(compiled(x, ids, weights), layer(x, ids, weights))
 
+    # a whole MoE on a GPU, as a tracer meets it
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    with FakeTensorMode():
+        moe = quern.MoE.__new__(quern.MoE)
+        moe.context = types.SimpleNamespace(gpu=quern.arrays.Gpu("hip", 0))
+        moe.hidden, moe.top_k, moe.a_type, moe.registered = 64, 2, "f32", False
+        moe.gate_up, moe.down = (
+            types.SimpleNamespace(op=CpuOp(product.op), operands={
+                "b": torch.empty(4, product.op.n, product.op.k, device="cuda")})
+            for product in (real.gate_up, real.down))
+        given = (torch.empty(7, 2, dtype=torch.int64, device="cuda"),
+                 torch.empty(7, 2, device="cuda"))
+        z = moe(torch.empty(7, 64, device="cuda"), *given)
+        assert z.shape == (7, 64) and z.device.type == "cuda" and z.dtype == torch.float32
+        with pytest.raises(TypeError, match="x is torch.float16; the layer was made for"):
+            moe(torch.empty(7, 64, dtype=torch.float16, device="cuda"), *given)
+    for problem in problems:
+        torch_ops._ops.pop(f"0 {problem}")
+    torch_ops._contexts.clear()
+
 
 # ---- models -------------------------------------------------------------------------------------
 
