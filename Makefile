@@ -45,12 +45,12 @@ ISAS     := x86_64 $(if $(SAN),,x86_64_v3 x86_64_v4)
 PLAIN    := x86-64$(if $(SAN),$(if $(shell grep -sw avx2 /proc/cpuinfo),-v3))
 EXEC_SRC := $(wildcard src/sim/exec/*.c src/sim/exec/*/*.c)
 BODIES   := $(ISAS:%=$(B)/libexec/quern/quern-sim-%.so)
-LIB_SRC  := $(filter-out $(EXEC_SRC) src/compile/worker%.c src/compile/remote_helper.c,\
+LIB_SRC  := $(filter-out $(EXEC_SRC) src/compile/worker%.c src/compile/remote_helper%.c,\
               $(wildcard src/*/*.c src/*/*/*.c))
 LIB_OBJ  := $(LIB_SRC:%.c=$(B)/%.o) $(B)/gen/templates.o $(B)/gen/base_shipped.o
 WORKER_SRC := $(wildcard src/compile/worker*.c)
 # Shares with the worker how it is confined, and how frames are read and written.
-REMOTE_SRC := src/compile/remote_helper.c \
+REMOTE_SRC := $(wildcard src/compile/remote_helper*.c) \
               $(addprefix src/compile/worker_,calls.c frames.c library.c reply.c sandbox.c)
 TOOL_SRC := $(filter-out tools/bnb/%,$(wildcard tools/*/*.c))
 # AMD's, and below cuda/ NVIDIA's.

@@ -11,6 +11,7 @@
 #   build/deps/usr      C libraries and headers, when they are not installed and cannot be
 #   build/deps/python   pip, pytest, hypothesis and numpy, likewise
 #   build/deps/nginx    a web server for one test
+#   build/deps/swift    an S3 object store for another, with the Python packages that it needs
 #   build/deps/format   the one version of clang-format that the tree is formatted with
 #   build/rocm          hipRTC and comgr with their own C library, when no ROCm 6 or 7 is installed
 #
@@ -347,6 +348,25 @@ get_nginx() {
     have_nginx || say "no nginx: a remote cache is not tested with it"
 }
 
+# Another's: OpenStack Swift, as Python's package index has it, with all that it needs. Without it
+# the test is skipped.
+have_swift() {
+    PYTHONPATH=$top/build/deps/swift python3 -S -c 'import swift, lxml.etree, pyeclib.ec_iface' \
+        2>/dev/null
+}
+
+get_swift() {
+    say "installing Swift into build/deps/swift"
+    rm -rf "$work/swift"
+    if sh tools/pip.sh install --quiet --no-warn-script-location --only-binary=:all: \
+        --target "$work/swift" swift pyeclib >>"$work/log" 2>&1; then
+        mkdir -p build/deps
+        rm -rf build/deps/swift
+        mv "$work/swift" build/deps/swift
+    fi
+    have_swift || say "no Swift: a remote cache is not tested with an object store"
+}
+
 # Debian packages of hipRTC 6 and comgr are newer than the release that this machine runs, and so is
 # the C library they need: all of it is unpacked, and only the compiler worker ever runs on it.
 get_rocm() {
@@ -395,7 +415,8 @@ elif [ -z "$tests" ]; then
     all_there() { have_libraries && have python3 && have_rocm; }
 else
     all_there() {
-        have_all_libraries && have_python && have_pip && have_format && have_nginx && have_rocm
+        have_all_libraries && have_python && have_pip && have_format && have_nginx && have_swift &&
+            have_rocm
     }
 fi
 if all_there; then
@@ -426,5 +447,6 @@ if [ -n "$tests" ]; then
     have_python && have_pip || get_python
     have_format || get_format
     have_nginx || get_nginx
+    have_swift || get_swift
 fi
 have_rocm || get_rocm

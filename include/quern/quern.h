@@ -303,9 +303,10 @@ struct quern_options {
                            * auto: base kernels serve ops whose own kernels cannot be compiled for
                            * want of a compiler; off: those that came with the library never serve,
                            * others only where they are asked for */
-    const char *remote;   /* QUERN_REMOTE; the http:// or https:// address below which entries lie
-                           * that others made, asked for what neither bundles nor the cache have
-                           * (docs/fleet.md); default: none */
+    const char *remote;   /* QUERN_REMOTE; the https://, http:// or s3://BUCKET/PREFIX address below
+                           * which entries lie that others made, asked for what neither bundles nor
+                           * the cache have; of s3:// the environment has region, endpoint and
+                           * credentials, by AWS's names (docs/fleet.md); default: none */
     const char *remote_keys; /* QUERN_REMOTE_KEYS; a file of public keys, one of which must have
                               * signed each entry of the remote */
     enum quern_remote_trust remote_trust; /* QUERN_REMOTE_TRUST=keys|transport; keys (the default):

@@ -370,8 +370,8 @@ typedef void (*quern_sign_fn)(void *user, const void *message, size_t size, uint
 QUERN_API quern_status quern_cache_seal(quern_ctx *ctx, quern_sign_fn sign, quern_remote_file_fn fn,
                                         void *user, uint64_t *given, uint64_t *left_out);
 
-/* Sends the same files to a server below the http:// or https:// address `url`, by HTTP PUT, but
- * for those that it has as they are; *files and *bytes count those that were put. The first that
+/* Sends the same files to a server below the address `url` (as QUERN_REMOTE), by HTTP PUT, but for
+ * those that it has as they are; *files and *bytes count those that were put. The first that
  * fails ends it, in bounded time: QUERN_E_IO with the reason, QUERN_E_ARGUMENT (the address),
  * QUERN_E_TOOLCHAIN (no helper). Blocks on disk and network. */
 QUERN_API quern_status quern_cache_send(quern_ctx *ctx, const char *url, quern_sign_fn sign,

@@ -29,7 +29,7 @@
 #include <xxhash.h>
 
 #define PROTOCOL_MAGIC    0x4e525551u /* "QURN" */
-#define PROTOCOL_VERSION  4
+#define PROTOCOL_VERSION  5
 #define PROTOCOL_TEXT_(x) #x
 #define PROTOCOL_TEXT(x)  PROTOCOL_TEXT_(x)
 
@@ -58,7 +58,8 @@ enum frame_kind {
     FRAME_REPLY,         /* outcome u32, microseconds u64, message, data */
     FRAME_FETCH,         /* name; to the helper that fetches (remote.h), as is the next */
     FRAME_CANCEL,        /* -; the id is that of the FRAME_FETCH that wants no reply any more */
-    FRAME_STORE          /* name, bytes; to the same helper, which puts them on the server */
+    FRAME_STORE          /* name, SHA-256 as text, bytes; to the same helper, which puts them on the
+                            server */
 };
 
 enum reply_outcome {

@@ -3,11 +3,13 @@
 #include "compile/remote.h"
 
 #include "base/os.h"
+#include "base/str.h"
 #include "compile/process.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -50,12 +52,18 @@ static bool send_frame(struct remote *r, enum frame_kind kind, uint64_t id,
 
 static bool configure(struct remote *r, const struct remote_config *config)
 {
+    static const struct remote_credentials none;
+    const struct remote_credentials *const c = config->credentials ? config->credentials : &none;
     struct fields fields = {.grow = os.realloc};
 
     fields_add_text(&fields, PROTOCOL_BUILD);
     fields_add_text(&fields, config->url);
     fields_add_u32(&fields, config->follow);
     fields_add_text(&fields, config->certificates);
+    fields_add_text(&fields, c->region);
+    fields_add_text(&fields, c->key_id);
+    fields_add_text(&fields, c->secret);
+    fields_add_text(&fields, c->token);
     const bool sent = send_frame(r, FRAME_CONFIGURE, 0, &fields);
     os.free(fields.bytes);
     return sent;
@@ -151,9 +159,14 @@ bool remote_fetch(struct remote *r, const char *name, uint64_t id)
 bool remote_store(struct remote *r, const char *name, const void *bytes, size_t size, uint64_t id)
 {
     struct fields payload = {.grow = os.realloc}, frame = {.grow = os.realloc};
+    unsigned char digest[crypto_hash_sha256_BYTES];
+    char hex[2 * sizeof digest + 1];
     size_t sent = 0;
 
+    crypto_hash_sha256(digest, bytes, size); /* which object stores want to have signed */
+    hex_from_bytes(hex, digest, sizeof digest);
     fields_add_text(&payload, name);
+    fields_add_text(&payload, hex);
     fields_add_bytes(&payload, bytes, size);
     const struct frame_header header = frame_make(FRAME_STORE, id, payload.bytes, payload.size);
     fields_add_raw(&frame, &header, sizeof header);

@@ -14,11 +14,20 @@
 
 struct remote;
 
+/* What requests to an S3 object store are signed with (Signature Version 4). They reach the helper
+ * in its first frame, and nothing else: no environment, no log. */
+struct remote_credentials {
+    char region[64];
+    char key_id[256], secret[256];
+    char token[4096]; /* of a session; "": there is none */
+};
+
 struct remote_config {
     const char *path;         /* the helper's */
     const char *url;          /* what names are put behind, with a slash between */
     bool follow;              /* redirections of the server's */
     const char *certificates; /* the file of those that are trusted; "": the machine's */
+    const struct remote_credentials *credentials; /* null: requests are not signed */
 };
 
 /* Starts the helper: about a millisecond. What it says of itself comes later. QUERN_E_TOOLCHAIN (it

@@ -3,8 +3,8 @@
  * What the helper that fetches from a remote cache calls of libcurl, which it meets by dlopen: so
  * that quern is built without libcurl, and one that was built runs with whichever the machine has.
  * Names, numbers and layouts are those of curl/curl.h and curl/multi.h, which libcurl.so.4 has kept
- * since 2006 (https://curl.se/libcurl/abi.html); all are of 7.40 or older but PIPEWAIT (7.43) and
- * CAINFO_BLOB (7.77).
+ * since 2006 (https://curl.se/libcurl/abi.html); all are of 7.40 or older but PIPEWAIT (7.43),
+ * AWS_SIGV4 (7.75) and CAINFO_BLOB (7.77).
  */
 #ifndef QUERN_COMPILE_REMOTE_CURL_H
 #define QUERN_COMPILE_REMOTE_CURL_H
@@ -27,6 +27,7 @@ enum {
     CURLOPT_USERAGENT = 10000 + 18,
     CURLOPT_LOW_SPEED_LIMIT = 19,
     CURLOPT_LOW_SPEED_TIME = 20,
+    CURLOPT_HTTPHEADER = 10000 + 23,
     CURLOPT_HEADERDATA = 10000 + 29,
     CURLOPT_UPLOAD = 46,
     CURLOPT_FOLLOWLOCATION = 52,
@@ -41,9 +42,12 @@ enum {
     CURLOPT_CONNECTTIMEOUT_MS = 156,
     CURLOPT_SEEKFUNCTION = 20000 + 167,
     CURLOPT_SEEKDATA = 10000 + 168,
+    CURLOPT_USERNAME = 10000 + 173,
+    CURLOPT_PASSWORD = 10000 + 174,
     CURLOPT_PROTOCOLS = 181,
     CURLOPT_REDIR_PROTOCOLS = 182,
     CURLOPT_PIPEWAIT = 237,
+    CURLOPT_AWS_SIGV4 = 10000 + 305,
     CURLOPT_CAINFO_BLOB = 40000 + 309
 };
 enum { CURLPROTO_HTTP = 1, CURLPROTO_HTTPS = 2 };
@@ -93,6 +97,8 @@ struct curl_waitfd {
     X(easy_setopt, int, "easy_setopt", (CURL *, int, ...))                                         \
     X(easy_getinfo, int, "easy_getinfo", (CURL *, int, ...))                                       \
     X(easy_cleanup, void, "easy_cleanup", (CURL *))                                                \
+    X(slist_append, struct curl_slist *, "slist_append", (struct curl_slist *, const char *))      \
+    X(slist_free_all, void, "slist_free_all", (struct curl_slist *))                               \
     X(easy_strerror, const char *, "easy_strerror", (int))                                         \
     X(multi_init, CURLM *, "multi_init", (void))                                                   \
     X(multi_setopt, int, "multi_setopt", (CURLM *, int, ...))                                      \

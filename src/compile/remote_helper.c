@@ -7,9 +7,11 @@
  * server sends is bounded here in size and time, and passed on as it is: the host judges it.
  *
  * libcurl does the work (remote_curl.h), any number of transfers at once on as few connections as
- * the server lets it. Nothing of the library is linked in.
+ * the server lets it, and signs requests to an S3 object store. Nothing of the library is linked
+ * in.
  */
 #include "compile/remote_curl.h"
+#include "compile/remote_helper.h"
 #include "compile/worker.h"
 
 #include <dlfcn.h>
@@ -31,6 +33,8 @@
 #define HEADER_BYTES_MAX ((size_t)64 << 10) /* of all responses to one fetch */
 #define CERTIFICATES_MAX ((size_t)8 << 20)  /* bytes of their file */
 #define CONNECTIONS      8                  /* where the server does not multiplex */
+/* The SHA-256 of no bytes, which are what a request without a body sends (FIPS 180-4). */
+#define SHA256_OF_NOTHING "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 /* The most bytes of bodies that are held at once, over all fetches. */
 #define HELD_BYTES_MAX ((size_t)64 << 20)
 
@@ -48,6 +52,8 @@ struct fetch {
     size_t size, header_bytes;
     uint8_t *upload; /* what is put; null: it is a fetch */
     size_t upload_size, uploaded;
+    char *sha256; /* of what is put, in hexadecimal digits; null: it is a fetch */
+    struct curl_slist *headers;
     const char *broken; /* why this side ended the transfer; null: it did not */
     char error[CURL_ERROR_SIZE];
 };
@@ -58,6 +64,8 @@ static struct {
     char *url; /* without a slash at its end */
     long follow;
     struct curl_blob certificates; /* empty: those of the machine */
+    char *provider; /* how requests are signed, in libcurl's words; null: they are not */
+    char *key_id, *secret, *token; /* and with what; token may be "" */
     CURLM *multi;
     struct fetch *first;
     size_t held;
@@ -144,9 +152,11 @@ static void fetch_free(struct fetch *f)
         s.curl.multi_remove_handle(s.multi, f->easy);
         s.curl.easy_cleanup(f->easy);
     }
+    s.curl.slist_free_all(f->headers);
     s.held -= f->size;
     free(f->body);
     free(f->upload);
+    free(f->sha256);
     free(f);
 }
 
@@ -167,20 +177,23 @@ static void answer(uint64_t id, uint64_t begun, enum reply_outcome outcome, cons
 /* Answers a fetch that has ended. */
 static void finish(struct fetch *f, int result)
 {
-    char text[CURL_ERROR_SIZE + 64];
+    char text[CURL_ERROR_SIZE + 64], code[S3_CODE_BYTES];
     long status = 0;
 
     s.curl.easy_getinfo(f->easy, CURLINFO_RESPONSE_CODE, &status);
+    s3_read_code(s.provider ? f->body : NULL, f->size, code);
     const bool kept = f->upload && (status == 200 || status == 201 || status == 204);
     if (result == CURLE_OK && kept)
         answer(f->id, f->begun, REPLY_DONE, "", NULL);
     else if (result == CURLE_OK && !f->upload && status == 200)
         answer(f->id, f->begun, REPLY_DONE, "", f);
-    else if (result == CURLE_OK && !f->upload && (status == 404 || status == 410))
+    else if (result == CURLE_OK && !f->upload && (status == 404 || status == 410) &&
+             strcmp(code, "NoSuchBucket"))
         answer(f->id, f->begun, REPLY_ABSENT, "", NULL);
     else {
         if (result == CURLE_OK)
-            snprintf(text, sizeof text, "the server's answer has status %ld", status);
+            snprintf(text, sizeof text, "the server's answer has status %ld%s%s%s", status,
+                     *code ? ", " : "", code, s3_hint(code));
         else
             snprintf(text, sizeof text, "%s",
                      f->broken   ? f->broken
@@ -189,6 +202,33 @@ static void finish(struct fetch *f, int result)
         answer(f->id, f->begun, REPLY_UNABLE, text, NULL);
     }
     fetch_free(f);
+}
+
+static bool add_header(struct fetch *f, const char *name, const char *value)
+{
+    char *line = NULL;
+
+    if (asprintf(&line, "%s: %s", name, value) < 0)
+        return false;
+    struct curl_slist *const longer = s.curl.slist_append(f->headers, line);
+    free(line);
+    if (longer)
+        f->headers = longer;
+    return longer;
+}
+
+/* Has libcurl sign the request, with all headers that are given here. */
+static bool set_signature(struct fetch *f)
+{
+    const struct curl *const c = &s.curl;
+    int bad = 0;
+
+    bad |= !add_header(f, "x-amz-content-sha256", f->sha256 ? f->sha256 : SHA256_OF_NOTHING);
+    bad |= *s.token && !add_header(f, "x-amz-security-token", s.token);
+    bad |= c->easy_setopt(f->easy, CURLOPT_AWS_SIGV4, s.provider);
+    bad |= c->easy_setopt(f->easy, CURLOPT_USERNAME, s.key_id);
+    bad |= c->easy_setopt(f->easy, CURLOPT_PASSWORD, s.secret);
+    return !bad;
 }
 
 /* The transfer's options. An option that this libcurl lacks would be left out, and with it a bound:
@@ -228,6 +268,10 @@ static bool set_up(struct fetch *f, const char *url)
         bad |= c->easy_setopt(f->easy, CURLOPT_SEEKFUNCTION, rewind_upload);
         bad |= c->easy_setopt(f->easy, CURLOPT_SEEKDATA, f);
     }
+    if (s.provider)
+        bad |= !set_signature(f);
+    if (f->headers)
+        bad |= c->easy_setopt(f->easy, CURLOPT_HTTPHEADER, f->headers);
     if (s.certificates.len)
         bad |= c->easy_setopt(f->easy, CURLOPT_CAINFO_BLOB, &s.certificates);
     /* a libcurl without HTTP/2 refuses these two, and does without */
@@ -236,8 +280,8 @@ static bool set_up(struct fetch *f, const char *url)
     return !bad;
 }
 
-/* Begins to fetch a name, or to put `upload` there, which it owns. */
-static void begin(uint64_t id, const char *name, uint8_t *upload, size_t upload_size)
+/* Begins to fetch a name, or to put `upload` there, of that SHA-256, both of which it owns. */
+static void begin(uint64_t id, const char *name, uint8_t *upload, size_t upload_size, char *sha256)
 {
     struct fetch *const f = calloc(1, sizeof *f);
     const uint64_t now = microseconds();
@@ -246,6 +290,7 @@ static void begin(uint64_t id, const char *name, uint8_t *upload, size_t upload_
     if (!f || asprintf(&url, "%s/%s", s.url, name) < 0) {
         free(f);
         free(upload);
+        free(sha256);
         answer(id, now, REPLY_UNABLE, "out of memory", NULL);
         return;
     }
@@ -254,7 +299,8 @@ static void begin(uint64_t id, const char *name, uint8_t *upload, size_t upload_
                         .begun = now,
                         .easy = s.curl.easy_init(),
                         .upload = upload,
-                        .upload_size = upload_size};
+                        .upload_size = upload_size,
+                        .sha256 = sha256};
     s.first = f;
     if (!f->easy || !set_up(f, url) || s.curl.multi_add_handle(s.multi, f->easy) != CURLM_OK) {
         answer(id, now, REPLY_UNABLE, "libcurl does not take the transfer", NULL);
@@ -278,17 +324,17 @@ static void obey(void)
         char *const name = field_text(&request);
         if (!fields_done(&request))
             _exit(STATUS_PROTOCOL);
-        begin(header.id, name, NULL, 0);
+        begin(header.id, name, NULL, 0, NULL);
         free(name);
     } else if (header.kind == FRAME_STORE) {
         size_t size = 0;
-        char *const name = field_text(&request);
+        char *const name = field_text(&request), *const sha256 = field_text(&request);
         const uint8_t *const bytes = field_bytes(&request, &size);
         uint8_t *const upload = malloc(size + 1);
         if (!fields_done(&request) || !upload || size > FETCH_BYTES_MAX)
             _exit(STATUS_PROTOCOL);
         memcpy(upload, bytes, size);
-        begin(header.id, name, upload, size);
+        begin(header.id, name, upload, size, sha256);
         free(name);
     } else if (header.kind == FRAME_CANCEL) {
         struct fetch *f = s.first;
@@ -366,6 +412,17 @@ static const char *load_curl(void)
     return NULL;
 }
 
+/* Reads what is to be signed with, if anything is. */
+static bool read_credentials(struct field_reader *config)
+{
+    char *const region = field_text(config);
+
+    s.key_id = field_text(config);
+    s.secret = field_text(config);
+    s.token = field_text(config);
+    return !*region || asprintf(&s.provider, "aws:amz:%s:s3", region) >= 0;
+}
+
 int main(int argc, char **argv)
 {
     struct frame_header header;
@@ -390,11 +447,13 @@ int main(int argc, char **argv)
     s.url = field_text(&config);
     s.follow = (long)field_u32(&config);
     char *const certificates = field_text(&config);
-    if (!fields_done(&config))
+    if (!read_credentials(&config) || !fields_done(&config))
         return STATUS_PROTOCOL;
     const char *trouble = strcmp(build, PROTOCOL_BUILD) ? "it is of another release" : load_curl();
     if (!trouble)
         trouble = read_certificates(certificates);
+    if (!trouble)
+        trouble = s.provider ? s3_check_curl(s.curl.version()) : NULL;
     sandbox_enter(NULL, -1, level, sizeof level);
     fields_add_text(&ready, PROTOCOL_BUILD);
     fields_add_text(&ready, level);

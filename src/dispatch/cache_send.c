@@ -148,15 +148,14 @@ quern_status quern_cache_send(quern_ctx *ctx, const char *url, quern_sign_fn sig
                               uint64_t *given, uint64_t *left_out, uint64_t *files, uint64_t *bytes)
 {
     struct sending s = {.sign = sign, .user = user};
-    char address[REMOTE_URL_MAX], path[PLACE_MAX], why[300];
-    bool https, local;
+    struct remote_place place;
+    char path[PLACE_MAX], why[300];
 
     FAIL_IF(!ctx || !url, QUERN_E_ARGUMENT, "%s is null", ctx ? "url" : "ctx");
-    TRY(remote_read_url("the address", url, address, &https, &local));
+    TRY(remote_read_place("the address", url, &place));
     FAIL_IF(!remote_find_helper(ctx->settings.worker_path, path, why, sizeof why),
             QUERN_E_TOOLCHAIN, "%s", why);
-    const struct remote_config config = {
-        .path = path, .url = address, .certificates = remote_certificates()};
+    const struct remote_config config = remote_config_of(&place, path);
     TRY(remote_start(&config, &s.helper));
     quern_status status =
         quern_cache_seal(ctx, sign ? sign_it : NULL, send_file, &s, given, left_out);
@@ -169,6 +168,6 @@ quern_status quern_cache_send(quern_ctx *ctx, const char *url, quern_sign_fn sig
         *files = s.files;
     if (bytes)
         *bytes = s.bytes;
-    FAIL_IF(*s.why, QUERN_E_IO, "%s: %s", address, s.why);
+    FAIL_IF(*s.why, QUERN_E_IO, "%s: %s", place.url, s.why);
     return status;
 }

@@ -1,23 +1,40 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the tier and quern_cache_send share. remote_read_url: an address without
- * the slashes at its end, whether it is https, and whether its host is this machine, by a name or
- * number that no resolver is asked for; QUERN_E_ARGUMENT, with `what` to say whose it is.
- * remote_find_helper: where quern-remote is, or false and why. remote_certificates: the file of
- * those that are trusted instead of the machine's; "": none.
+ * Where a remote cache is, how its requests are signed, and the helper that reaches it: for the
+ * tier (remote_tier.c) and for what sends a whole cache there (cache_send.c).
  */
 #ifndef QUERN_DISPATCH_REMOTE_PLACE_H
 #define QUERN_DISPATCH_REMOTE_PLACE_H
 
 #include "base/error.h"
+#include "compile/remote.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 
 #define REMOTE_URL_MAX 1024
-quern_status remote_read_url(const char *what, const char *text, char url[REMOTE_URL_MAX],
-                             bool *https, bool *local);
+
+struct remote_place {
+    char url[REMOTE_URL_MAX]; /* http or https, without slashes at its end */
+    bool https;
+    bool local; /* its host is this machine, by a name or number that no resolver is asked for */
+    bool s3;    /* requests are signed, with: */
+    struct remote_credentials credentials;
+};
+
+/* Reads an address: http://, https://, or s3://BUCKET/PREFIX with what the environment says by
+ * AWS's names. `what` says whose it is in the message of QUERN_E_ARGUMENT. */
+quern_status remote_read_place(const char *what, const char *text, struct remote_place *place);
+/* Of the above, an http:// or https:// address alone (remote_url.c). */
+quern_status remote_read_url(const char *what, const char *text, struct remote_place *place);
+/* Of the above, an s3:// address alone (remote_s3.c). */
+quern_status remote_read_s3(const char *what, const char *text, struct remote_place *place);
+
+/* The helper's configuration for a place; the strings are the place's, `path`, and the
+ * environment's. */
+struct remote_config remote_config_of(const struct remote_place *place, const char *path);
+
+/* Where quern-remote is, or false and why. */
 bool remote_find_helper(const char *worker_path, char *path, char *why, size_t why_size);
-const char *remote_certificates(void);
 
 #endif

@@ -38,7 +38,7 @@ struct question {
 };
 
 struct remote_tier {
-    char url[REMOTE_URL_MAX];
+    struct remote_place place;
     struct signers signers;
     bool transport; /* what comes is used unsigned */
     bool follow;    /* redirections */
@@ -66,7 +66,7 @@ static void complain(struct remote_tier *t, enum quern_stat which, const char *w
 {
     snprintf(t->why, sizeof t->why, "%s", what);
     if (counter_add(t->counters, which, 1) == 0)
-        log_line(t->log, QUERN_LOG_WARN, "remote cache %s: %s (said once)", t->url, what);
+        log_line(t->log, QUERN_LOG_WARN, "remote cache %s: %s (said once)", t->place.url, what);
 }
 
 /* It is left alone for a while. While it rests, further failures are those of questions that were
@@ -118,7 +118,7 @@ static void lose_helper(struct remote_tier *t, const char *what)
     if (t->hopeless) {
         snprintf(t->why, sizeof t->why, "its helper quern-remote: %s", remote_about(t->helper));
         what = t->why;
-        log_line(t->log, QUERN_LOG_WARN, "remote cache %s is not used: %s", t->url, what);
+        log_line(t->log, QUERN_LOG_WARN, "remote cache %s is not used: %s", t->place.url, what);
     }
     remote_stop(t->helper);
     t->helper = NULL;
@@ -154,8 +154,8 @@ static bool start_helper(struct remote_tier *t)
         trouble(t, QUERN_STAT_REMOTE_FAILED, why);
         return false;
     }
-    const struct remote_config config = {
-        .path = path, .url = t->url, .follow = t->follow, .certificates = remote_certificates()};
+    struct remote_config config = remote_config_of(&t->place, path);
+    config.follow = t->follow;
     t->ready_ns = 0;
     if (remote_start(&config, &t->helper) == QUERN_OK)
         return true;
@@ -359,16 +359,17 @@ static void close_remote(void *self)
 
 static quern_status check_url(const struct settings *s, struct remote_tier *t)
 {
-    bool https, local;
+    const struct remote_place *const place = &t->place;
 
-    TRY(remote_read_url("QUERN_REMOTE", s->remote, t->url, &https, &local));
+    TRY(remote_read_place("QUERN_REMOTE", s->remote, &t->place));
     t->transport = s->remote_trust == QUERN_REMOTE_TRUST_TRANSPORT;
-    FAIL_IF(t->transport && !https && !local, QUERN_E_ARGUMENT,
+    FAIL_IF(t->transport && !place->https && !place->local, QUERN_E_ARGUMENT,
             "QUERN_REMOTE_TRUST=transport with %.200s: anybody on the way could send what runs on "
             "the GPU; use https, or have entries signed (QUERN_REMOTE_KEYS)",
-            t->url);
-    /* a server that is believed for its address alone does not say who else is */
-    t->follow = !t->transport || https;
+            t->place.url);
+    /* a server that is believed for its address alone does not say who else is, and what is signed
+     * is signed for one host */
+    t->follow = (!t->transport || place->https) && !place->s3;
     return QUERN_OK;
 }
 
@@ -418,9 +419,9 @@ void remote_tell(struct remote_tier *t, struct str *out)
 {
     lock_take(&t->lock);
     if (t->troubles || t->hopeless)
-        str_addf(out, "; remote cache %s: %s", t->url, t->why);
+        str_addf(out, "; remote cache %s: %s", t->place.url, t->why);
     else
-        str_addf(out, "; remote cache %s does not have it", t->url);
+        str_addf(out, "; remote cache %s does not have it", t->place.url);
     lock_give(&t->lock);
 }
 
@@ -437,7 +438,7 @@ bool remote_try(struct remote_tier *t, struct str *out)
     const bool answered = id && await(t, id, 2 * HUNG_MS * NS_PER_MS, &answer);
     lock_take(&t->lock);
     const bool good = answered && answer.outcome != REPLY_UNABLE;
-    str_addf(out, "%s: ", t->url);
+    str_addf(out, "%s: ", t->place.url);
     if (good)
         str_addf(out, "answers in %.1f ms", (double)answer.microseconds / 1000);
     else

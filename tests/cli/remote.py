@@ -106,14 +106,15 @@ class Handler(socketserver.StreamRequestHandler):
     def handle(self):
         server = self.server
         while line := self.rfile.readline(65536).decode("latin-1").split():
-            size = 0
-            while header := self.rfile.readline(65536).strip().lower():
-                if header.startswith(b"content-length:"):
-                    size = int(header.split(b":")[1])
-            self.rfile.read(size)
+            head = {}
+            while header := self.rfile.readline(65536).strip():
+                name, value = header.split(b":", 1)
+                head[name.lower()] = value.strip()
+            self.rfile.read(int(head.get(b"content-length", 0)))
             path = line[1]
             with server.lock:
                 server.requests.append(path)
+                server.heads.append(head)
                 if server.note:
                     server.note(len(server.requests))
                 behave = server.behave
@@ -153,7 +154,7 @@ class Remote(socketserver.ThreadingTCPServer):
         if certificate:
             self.tls.load_cert_chain(certificate, certificate.with_suffix(".key"))
         self.root = pathlib.Path(root)
-        self.behave, self.requests = good, []
+        self.behave, self.requests, self.heads = good, [], []
         self.note = None  # is called with the number of each request, before it is answered
         self.put = status(405)  # makes the answer to what is put, which is not kept
         self.always = False  # `behave` answers for what is not there, too

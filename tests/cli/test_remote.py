@@ -351,7 +351,6 @@ def test_base_kernels_are_not_asked_for(quern, server, env, tmp_path):
 
 @pytest.mark.parametrize("given, says", [
     ({"QUERN_REMOTE": "cache.example"}, "expected an address such as https://"),
-    ({"QUERN_REMOTE": "s3://bucket"}, "expected an address such as https://"),
     ({"QUERN_REMOTE": "http:///path"}, "expected an address such as https://"),
     ({"QUERN_REMOTE": "https://user:word@cache.example/"}, "has the character 64 at"),
     ({"QUERN_REMOTE": "https://cache.example/a b"}, "has the character 32 at 23"),

@@ -198,8 +198,8 @@ def test_whatever_goes_wrong_ends_a_push(made, tmp_path, wrong, asked):
 
 def test_addresses_that_make_no_sense(made):
     quern = Quern(made / "cache")
-    for url in ("s3://bucket", "ftp://cache.example", "http:///x"):
+    for url in ("s4://bucket", "ftp://cache.example", "http:///x"):
         done = quern("cache", "push", url, status=2)
         assert "the address is" in done.stderr and "https://" in done.stderr
     quern("cache", "push", f"http://127.0.0.1:{remote.closed_port()}", status=1)
-    assert not pathlib.Path("s3:").exists()
+    assert not pathlib.Path("s4:").exists()

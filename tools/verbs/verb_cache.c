@@ -297,7 +297,7 @@ int verb_cache(int argc, char **argv)
         "stat: where the cache is and how full. list: its entries. verify: reads each entry\n"
         "whole and moves damaged ones to quarantine. clear: removes all, without asking.\n"
         "push: writes all to DIR, for a web server to give to others (QUERN_REMOTE), or sends it\n"
-        "to the server at URL, which takes PUT.\n"};
+        "to the server at URL, which takes PUT: http://, https:// or s3://BUCKET/PREFIX.\n"};
     const char *sign_key = NULL;
     const struct flag flags[] = {
         {"sign-key", FLAG_TEXT, &sign_key, "FILE", "push: sign with the secret key in FILE"}, {0}};
