@@ -401,7 +401,9 @@ QUERN_API void quern_close(quern_ctx *ctx);
       "questions given up because the kernel came from elsewhere, though the remote had had the "  \
       "time that it is allowed")                                                                   \
     X(28, REMOTE_SKIPPED, remote_skipped,                                                          \
-      "look-ups for which the remote was not asked, because it had failed or been late before")
+      "look-ups for which the remote was not asked, because it had failed or been late before")    \
+    X(29, REMOTE_REVOKED, remote_revoked,                                                          \
+      "entries of the remote that a trusted key signed, and that its list revokes")
 
 #define QUERN_STAT_NUMBER(number, NAME, name, counts) QUERN_STAT_##NAME = number,
 enum quern_stat { QUERN_STATS(QUERN_STAT_NUMBER) };

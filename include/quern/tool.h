@@ -378,6 +378,33 @@ QUERN_API quern_status quern_cache_send(quern_ctx *ctx, const char *url, quern_s
                                         void *user, uint64_t *given, uint64_t *left_out,
                                         uint64_t *files, uint64_t *bytes);
 
+/* One file of a remote cache below the address `url`, by its name there, such as
+ * "v1/revoked.qr": fetched into malloc'ed memory, *bytes null if there is none; and put there.
+ * QUERN_E_IO with the reason, QUERN_E_ARGUMENT (the address), QUERN_E_TOOLCHAIN (no helper). Blocks
+ * on the network, for half a minute at most. */
+QUERN_API quern_status quern_remote_get(quern_ctx *ctx, const char *url, const char *name,
+                                        void **bytes, size_t *size);
+QUERN_API quern_status quern_remote_put(quern_ctx *ctx, const char *url, const char *name,
+                                        const void *bytes, size_t size);
+
+struct quern_bytes {
+    const void *bytes;
+    size_t size;
+};
+/*
+ * Makes the revocation list (docs/fleet.md) that follows `last` (null: the first), and has besides
+ * the entries in `files`, `count` files of a remote cache; signs it by `sign`, whose public key
+ * must be `public_key` and that which signed `last`. Takes what it revokes out of this cache.
+ * *bytes is malloc'ed; *serial and *revoked (either may be null) are its serial and how many
+ * entries it has.
+ * QUERN_E_OBJECT: a file is no entry, or `last` is no list of this key. Blocks on the disk.
+ */
+QUERN_API quern_status quern_cache_revoke(quern_ctx *ctx, const struct quern_bytes *last,
+                                          const struct quern_bytes *files, size_t count,
+                                          const uint8_t public_key[32], quern_sign_fn sign,
+                                          void *user, void **bytes, size_t *size, uint64_t *serial,
+                                          uint64_t *revoked);
+
 /* Whether the kernels that serve m rows are in a bundle or the cache, and if not, how the entry
  * that is nearest differs, field by field of the key text. `text` is malloc'ed. Blocks on the disk:
  * reads the key text of every entry. */

@@ -356,7 +356,7 @@ void base_tell(struct base_bundle *base, struct str *out);
  * nothing; *tier's close function closes what it made. QUERN_E_ARGUMENT, QUERN_E_CACHE or
  * QUERN_E_IO when the settings or the keys cannot be used.
  */
-quern_status remote_open(const struct settings *settings, struct log *log,
+quern_status remote_open(const struct settings *settings, struct store *store, struct log *log,
                          struct counters *counters, struct remote_tier **remote, struct tier *tier);
 /* Appends, for the message about a kernel that is missing, what the remote said. Thread-safe. */
 void remote_tell(struct remote_tier *remote, struct str *out);

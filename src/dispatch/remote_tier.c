@@ -5,7 +5,9 @@
  * has it, and how long it is waited for follows the remote's own recent times. A remote that fails,
  * is late or sends what is no entry is left alone for a while that doubles with each such event
  * (rest), so that a dead one costs next to nothing. What comes is believed if a trusted key signed
- * it (store/seal.h).
+ * it (store/seal.h) and has not revoked it (remote_revoked.h): the list of that is asked for with
+ * the first question, and no entry is used before it is known. This file is long
+ * because all of it works on one state under one lock.
  */
 #include "dispatch/dispatch.h"
 
@@ -13,8 +15,10 @@
 #include "base/place.h"
 #include "compile/remote.h"
 #include "dispatch/remote_place.h"
+#include "dispatch/remote_revoked.h"
 #include "store/seal.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +57,10 @@ struct remote_tier {
     uint64_t last_id;      /* of a question, over all helpers */
     bool hopeless;         /* no helper can run here */
     char why[400];         /* the last trouble */
+    struct revocations revoked;
+    uint64_t list_id; /* of the question for the list of what is revoked; 0: none is pending */
+    enum quern_stat list_stat; /* why that is not known: how it is counted, */
+    char list_why[300];        /* and in words */
     struct question questions[QUESTIONS_MAX];
     uint64_t usual_ns, spread_ns; /* of recent answers: mean, and mean distance from it; 0: none */
     unsigned troubles;            /* in a row */
@@ -122,6 +130,9 @@ static void lose_helper(struct remote_tier *t, const char *what)
     }
     remote_stop(t->helper);
     t->helper = NULL;
+    t->list_id = 0;
+    t->list_stat = QUERN_STAT_REMOTE_FAILED;
+    snprintf(t->list_why, sizeof t->list_why, "its revocation list: %.200s", what);
     rest(t); /* once, however many questions it had */
     for (size_t i = 0; i < QUESTIONS_MAX; i++) {
         struct question *const q = &t->questions[i];
@@ -140,6 +151,7 @@ static void leave_to_parent(struct remote_tier *t)
         return;
     remote_forget(t->helper);
     t->helper = NULL;
+    t->list_id = 0;
     for (size_t i = 0; i < QUESTIONS_MAX; i++)
         t->questions[i].id = 0;
     t->process = (int)getpid();
@@ -164,6 +176,22 @@ static bool start_helper(struct remote_tier *t)
     return false;
 }
 
+/* Takes the answer to the question for the list of what is revoked. */
+static void take_list(struct remote_tier *t, struct remote_answer *answer)
+{
+    t->list_id = 0;
+    if (answer->outcome == REPLY_UNABLE) {
+        t->revoked.known = false;
+        t->list_stat = QUERN_STAT_REMOTE_FAILED;
+        snprintf(t->list_why, sizeof t->list_why, "its revocation list: %.200s", answer->message);
+    } else if (revocations_take(&t->revoked, answer->bytes, answer->size) != QUERN_OK) {
+        t->list_stat = QUERN_STAT_REMOTE_REFUSED;
+        snprintf(t->list_why, sizeof t->list_why, "%.290s", quern_last_error()->message);
+        if (t->revoked.known) /* else each entry that is not used for it counts */
+            complain(t, t->list_stat, t->list_why);
+    }
+}
+
 /* Receives what has come. */
 static void pump(struct remote_tier *t)
 {
@@ -175,6 +203,10 @@ static void pump(struct remote_tier *t)
         if (event == REMOTE_GONE) {
             lose_helper(t, "its helper quern-remote ended");
             return;
+        }
+        if (answer.id == t->list_id) {
+            take_list(t, &answer);
+            continue;
         }
         while (q < t->questions + QUESTIONS_MAX && q->id != answer.id)
             q++;
@@ -200,6 +232,15 @@ static struct question *find(struct remote_tier *t, uint64_t id)
     return NULL;
 }
 
+/* Asks for the list of what is revoked, if that is due; false: the helper does not listen. */
+static bool ask_list(struct remote_tier *t)
+{
+    if (t->transport || t->list_id || !revocations_due(&t->revoked))
+        return true;
+    t->list_id = ++t->last_id;
+    return remote_fetch(t->helper, REVOKED_NAME, t->list_id);
+}
+
 /* Asks for a name; 0: the remote is not asked now. */
 static uint64_t ask(struct remote_tier *t, const char *name)
 {
@@ -212,7 +253,7 @@ static uint64_t ask(struct remote_tier *t, const char *name)
     }
     if (!t->helper && !start_helper(t))
         return 0;
-    if (!remote_fetch(t->helper, name, ++t->last_id)) {
+    if (!ask_list(t) || !remote_fetch(t->helper, name, ++t->last_id)) {
         pump(t); /* its last words */
         if (t->helper)
             lose_helper(t, "its helper quern-remote does not listen");
@@ -233,12 +274,14 @@ static bool await(struct remote_tier *t, uint64_t id, uint64_t wait_ns,
         pump(t);
         struct question *const q = find(t, id);
         const uint64_t age = q ? os_now() - q->asked_ns : 0;
-        if (q && !q->answered && age > HUNG_MS * NS_PER_MS)
+        /* nothing that comes is used before it is known what is revoked */
+        const bool pending = q && (!q->answered || t->list_id);
+        if (pending && age > HUNG_MS * NS_PER_MS)
             lose_helper(t, "its helper quern-remote hangs");
         if (!q)
             *answer = (struct remote_answer){.outcome = REPLY_ABSENT};
-        const bool there = !q || q->answered;
-        if (q && q->answered) {
+        const bool there = !q || (q->answered && !t->list_id);
+        if (q && there) {
             *answer = q->answer;
             q->id = 0;
         }
@@ -255,29 +298,54 @@ static bool await(struct remote_tier *t, uint64_t id, uint64_t wait_ns,
 
 /* Whether the bytes are the entry that is wanted, which then holds them. */
 static quern_status judge(const struct remote_tier *t, const struct tier_get *g, void *bytes,
-                          size_t size, struct store_entry *entry)
+                          size_t size, struct store_entry *entry, struct revoked_row *row)
 {
     size_t entry_bytes;
 
     TRY(seal_open(bytes, size, t->transport ? NULL : &t->signers, &entry->record, &entry_bytes));
     TRY(store_judge(entry, g->want, g->by_source));
+    if (!t->transport)
+        revoked_row_of(&entry->record, bytes, entry_bytes, row);
     entry->buffer = bytes;
     return QUERN_OK;
+}
+
+/* Whether an entry that is what is wanted may be used, by what is known to be revoked. */
+static bool is_in_force(struct remote_tier *t, const struct revoked_row *row)
+{
+    char what[200];
+
+    if (t->transport)
+        return true;
+    const struct revoked *const list = revocations_find(&t->revoked, row);
+    if (list) {
+        snprintf(what, sizeof what, "an entry is revoked by list %" PRIu64 " of signer %s",
+                 list->serial, list->signer);
+        complain(t, QUERN_STAT_REMOTE_REVOKED, what);
+    } else if (!t->revoked.known) {
+        trouble(t, t->list_stat, t->list_why);
+    }
+    return !list && t->revoked.known;
 }
 
 static enum tier_answer take(struct remote_tier *t, const struct tier_get *g,
                              struct remote_answer *answer, struct store_entry *entry)
 {
     const uint64_t took = answer->microseconds * 1000;
+    struct revoked_row row;
+    bool used = false;
     char what[300];
 
     const quern_status status = answer->outcome == REPLY_DONE
-                                    ? judge(t, g, answer->bytes, answer->size, entry)
+                                    ? judge(t, g, answer->bytes, answer->size, entry, &row)
                                     : QUERN_E_NOT_READY;
     lock_take(&t->lock);
     if (status == QUERN_OK) {
-        answered_well(t, took);
-        counter_add(t->counters, QUERN_STAT_HIT_REMOTE, 1);
+        used = is_in_force(t, &row);
+        if (used || t->revoked.known)
+            answered_well(t, took);
+        if (used)
+            counter_add(t->counters, QUERN_STAT_HIT_REMOTE, 1);
     } else if (answer->outcome == REPLY_DONE) {
         snprintf(what, sizeof what, "its answer is not used: %.260s", quern_last_error()->message);
         trouble(t, QUERN_STAT_REMOTE_REFUSED, what);
@@ -290,7 +358,7 @@ static enum tier_answer take(struct remote_tier *t, const struct tier_get *g,
             rest(t);
     }
     lock_give(&t->lock);
-    if (status == QUERN_OK)
+    if (used)
         return TIER_HIT;
     os.free(answer->bytes);
     object_free(&entry->object);
@@ -352,6 +420,7 @@ static void close_remote(void *self)
     for (size_t i = 0; i < QUESTIONS_MAX; i++)
         if (t->questions[i].id && t->questions[i].answered)
             os.free(t->questions[i].answer.bytes);
+    revocations_free(&t->revoked);
     os.free(t);
 }
 
@@ -388,7 +457,7 @@ static quern_status set_up(const struct settings *s, struct remote_tier *t)
                : signers_read("the key file (QUERN_REMOTE_KEYS)", s->remote_keys, &t->signers);
 }
 
-quern_status remote_open(const struct settings *settings, struct log *log,
+quern_status remote_open(const struct settings *settings, struct store *store, struct log *log,
                          struct counters *counters, struct remote_tier **remote, struct tier *tier)
 {
     struct remote_tier *const t = os.calloc(1, sizeof *t);
@@ -399,6 +468,8 @@ quern_status remote_open(const struct settings *settings, struct log *log,
         os.free(t);
         return status;
     }
+    t->revoked.store = store;
+    t->revoked.signers = &t->signers;
     t->grace_ms = settings->remote_grace_ms;
     t->worker_path = settings->worker_path;
     t->log = log;
@@ -437,12 +508,15 @@ bool remote_try(struct remote_tier *t, struct str *out)
     lock_give(&t->lock);
     const bool answered = id && await(t, id, 2 * HUNG_MS * NS_PER_MS, &answer);
     lock_take(&t->lock);
-    const bool good = answered && answer.outcome != REPLY_UNABLE;
+    const bool good =
+        answered && answer.outcome != REPLY_UNABLE && (t->transport || t->revoked.known);
     str_addf(out, "%s: ", t->place.url);
     if (good)
         str_addf(out, "answers in %.1f ms", (double)answer.microseconds / 1000);
     else
-        str_add(out, answered && !t->hopeless ? answer.message : t->why);
+        str_add(out, answered && answer.outcome == REPLY_UNABLE && !t->hopeless ? answer.message
+                     : answered && !t->revoked.known                            ? t->list_why
+                                                                                : t->why);
     str_addf(out, "; %s", t->transport ? "what it sends is used unsigned" : "entries are signed");
     if (t->helper)
         str_addf(out, "; %s", remote_about(t->helper));

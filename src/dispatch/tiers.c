@@ -80,9 +80,9 @@ static quern_status open_base(quern_ctx *ctx, struct tier *tier)
 static quern_status open_remote(quern_ctx *ctx, struct tier *tier)
 {
     tier->get = NULL;
-    return ctx->settings.remote
-               ? remote_open(&ctx->settings, &ctx->log, &ctx->counters, &ctx->remote, tier)
-               : QUERN_OK;
+    return ctx->settings.remote ? remote_open(&ctx->settings, ctx->store, &ctx->log, &ctx->counters,
+                                              &ctx->remote, tier)
+                                : QUERN_OK;
 }
 
 /* The functions that open the tiers, in the order in which tiers are asked. A new tier is one row

@@ -15,16 +15,19 @@
  *   v1/objects/ab/<30 hex digits>.qk   entries; ab and the name are the key
  *   v1/sources/ab/<30 hex digits>      entries by source key: see source.c
  *   serials/<64 hex digits>            highest serial imported of a signer: see serial.c
+ *   revoked/<64 hex digits>            last revocation list of a signer: see revoked_kept.c
  *   v1/locks/00 … ff                   empty files to lock, made once and never removed
  *   v1/locks/evict                     likewise, but how far evicting has come is in it: evict.c
  *   v1/quarantine/<key>-<random>.qk    damaged entries, at most QUARANTINE_MAX
  *   v1/written                         one byte for each WRITTEN_UNIT published: see evict.c
  *   tuning/GFX.tune                    tuning tables
- * "v1" is ENTRY_VERSION: another version's directory is never looked into. Serials are outside of
- * it, because a bundle that is too old for one version of the library is so for every other.
+ * "v1" is ENTRY_VERSION: another version's directory is never looked into. Serials and
+ * revocation lists are outside of it, because a bundle that is too old, or an entry that is
+ * revoked, for one version of the library is so for every other.
  */
 #define VERSION_DIRECTORY "v1"
 #define SERIALS_DIRECTORY "serials"
+#define REVOKED_DIRECTORY "revoked"
 #define TUNING_DIRECTORY  "tuning"
 #define TEMPORARY_PREFIX  "quern-temporary-"
 #define QUARANTINE_MAX    64
@@ -66,8 +69,8 @@ bool is_temporary_name(const char *name);
 
 /* Opens v1, v1/first or v1/first/second (null: none). Errors are recorded, as by directory_open. */
 int store_open_directory(const struct store *s, const char *first, const char *second, bool create);
-/* The same of the directory of serials. */
-int store_open_serials(const struct store *s, bool create);
+/* The same of a directory beside v1. */
+int store_open_beside(const struct store *s, const char *name, bool create);
 
 /* Calls `each` for every name in a directory but "." and "..", until it returns nonzero. Closes
  * `directory`. Returns the nonzero value, or -errno when the directory cannot be read. */
@@ -109,7 +112,7 @@ bool store_lock_file(struct store *s, int fd, int deadline_ms);
  * is open, else -1. */
 const char *store_unfit(const struct store *s, int shard, int fd, const struct stat *st);
 
-/* Opens a file of the cache that has a name of its own, a tuning table or a serial (`what` is it in
+/* Opens a file of the cache that has a name of its own, such as a tuning table (`what` is it in
  * messages). Returns a descriptor, with *st; or -ENOENT; or another -errno, recorded. */
 int store_open_fit(const struct store *s, int directory, const char *name, const char *what,
                    struct stat *st);

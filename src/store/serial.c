@@ -78,7 +78,7 @@ quern_status store_serial(struct store *s, const char *signer, uint64_t *serial)
     *serial = 0;
     if (s->mode == QUERN_CACHE_OFF)
         return QUERN_OK;
-    const int directory = store_open_serials(s, false);
+    const int directory = store_open_beside(s, SERIALS_DIRECTORY, false);
     if (directory == -ENOENT)
         return QUERN_OK;
     if (directory < 0)
@@ -108,7 +108,7 @@ quern_status store_raise_serial(struct store *s, const char *signer, uint64_t se
     TRY(check_signer(signer));
     FAIL_IF(s->mode != QUERN_CACHE_RW, QUERN_E_CACHE, "cache directory %s is not open for writing",
             store_directory(s));
-    const int directory = store_open_serials(s, true);
+    const int directory = store_open_beside(s, SERIALS_DIRECTORY, true);
     if (directory < 0)
         return no_directory(s, directory);
     store_lock_file(s, directory, SERIAL_LOCK_MS);

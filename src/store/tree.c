@@ -77,9 +77,9 @@ int store_open_directory(const struct store *s, const char *first, const char *s
     return open_below(s, (const char *const[3]){VERSION_DIRECTORY, first, second}, create);
 }
 
-int store_open_serials(const struct store *s, bool create)
+int store_open_beside(const struct store *s, const char *name, bool create)
 {
-    return open_below(s, (const char *const[3]){SERIALS_DIRECTORY}, create);
+    return open_below(s, (const char *const[3]){name}, create);
 }
 
 int store_each_name(int directory, name_fn each, void *user)

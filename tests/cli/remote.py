@@ -11,6 +11,8 @@ import time
 PORTAL = b"<!doctype html><title>Welcome</title><p>Please accept the terms of this hotel."
 # How long a server that says nothing waits for the other side to go: longer than any limit.
 PATIENCE_S = 120
+# The list of what is revoked, which is asked for once by each process that asks for anything.
+REVOKED = "/v1/revoked.qr"
 
 
 def head(status, length, *lines):
@@ -112,19 +114,23 @@ class Handler(socketserver.StreamRequestHandler):
                 head[name.lower()] = value.strip()
             self.rfile.read(int(head.get(b"content-length", 0)))
             path = line[1]
+            if path.endswith(REVOKED) and line[0] == "GET" and not server.behave_list:
+                file = server.root / path.lstrip("/")
+                self.wfile.write(good(file.read_bytes()) if file.is_file() else absent(None))
+                continue
             with server.lock:
                 server.requests.append(path)
                 server.heads.append(head)
                 if server.note:
                     server.note(len(server.requests))
-                behave = server.behave
+                behave = server.behave_list if path.endswith(REVOKED) else server.behave
             file = server.root / path.lstrip("/")
             if line[0] == "PUT":
                 behave = server.put
                 answer = behave(b"")
             elif path == "/portal":
                 answer = good(PORTAL)
-            elif file.is_file() or path == "/v1/again" or server.always:
+            elif file.is_file() or path == "/v1/again" or server.always or server.behave_list:
                 answer = behave(file.read_bytes() if file.is_file() else b"")
             else:
                 answer = absent(None)
@@ -141,7 +147,8 @@ class Handler(socketserver.StreamRequestHandler):
 
 class Remote(socketserver.ThreadingTCPServer):
     """Serves what is below `root`; `behave` makes the answer to a request for what is there, with
-    its bytes."""
+    its bytes. The revocation list is served, or is not there, without any of this, unless
+    `behave_list` makes the answer."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -155,6 +162,7 @@ class Remote(socketserver.ThreadingTCPServer):
             self.tls.load_cert_chain(certificate, certificate.with_suffix(".key"))
         self.root = pathlib.Path(root)
         self.behave, self.requests, self.heads = good, [], []
+        self.behave_list = None
         self.note = None  # is called with the number of each request, before it is answered
         self.put = status(405)  # makes the answer to what is put, which is not kept
         self.always = False  # `behave` answers for what is not there, too

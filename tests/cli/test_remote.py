@@ -138,7 +138,7 @@ def test_whatever_goes_wrong_is_a_miss(quern, server, env, wrong):
 def test_without_a_grace_worth_naming_the_compiler_wins(quern, server, env):
     """A server that says nothing: the kernel comes from the compiler, long before the helper's own
     limit, and the remote is left alone then."""
-    server.behave = remote.hang
+    server.always, server.behave = True, remote.hang
     report = prewarm(quern, *range(256, 256 + 16 * 64, 64),
                      env={**env, "QUERN_REMOTE_GRACE_MS": "1", "QUERN_JOBS": "1"})
     assert counters(report, "compile_ok", "hit_remote") == (16, 0)

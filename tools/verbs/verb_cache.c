@@ -2,9 +2,11 @@
 /* quern cache: what is kept, whether it is whole, removing it, and giving it to others. */
 #include "files/json_file.h"
 #include "files/layer_words.h"
+#include "files/shared_files.h"
 #include "files/signing.h"
 #include "command/options.h"
 #include "command/table.h"
+#include "verbs/verb_cache_revoke.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -157,69 +159,14 @@ struct push {
     int status;
 };
 
-/* Whether a file has these bytes. */
-static bool has_bytes(const char *path, const void *bytes, size_t size)
-{
-    FILE *const f = fopen(path, "rb");
-    char block[4096];
-    size_t at = 0, n = 0;
-    bool same = f;
-
-    while (same && (n = fread(block, 1, sizeof block, f)) > 0) {
-        same = n <= size - at && !memcmp(block, (const char *)bytes + at, n);
-        at += n;
-    }
-    same = same && feof(f) && at == size;
-    if (f)
-        fclose(f);
-    return same;
-}
-
-/* Makes the directories of a path, of which the last part is a file's name. */
-static int make_directories(char *path, size_t from)
-{
-    for (char *slash = path + from; (slash = strchr(slash, '/')); slash++) {
-        *slash = 0;
-        const int failed = mkdir(path, 0777) && errno != EEXIST ? errno : 0;
-        if (failed)
-            return fail("%s: %s", path, strerror(failed));
-        *slash = '/';
-    }
-    return EXIT_OK;
-}
-
-/* Puts a file in place, whole: a server may be reading there. */
-static int put_file(const char *path, const void *bytes, size_t size)
-{
-    char *temporary = NULL;
-
-    if (asprintf(&temporary, "%s.%ld.tmp", path, (long)getpid()) < 0)
-        return fail("out of memory");
-    FILE *const f = fopen(temporary, "wbe");
-    bool good = f && fwrite(bytes, 1, size, f) == size;
-    good = f && !fclose(f) && good && !rename(temporary, path);
-    const int error = errno;
-    if (!good && f)
-        unlink(temporary);
-    free(temporary);
-    return good ? EXIT_OK : fail("%s: %s", path, strerror(error));
-}
-
 static int push_file(void *user, const char *name, const void *bytes, size_t size)
 {
     struct push *const p = user;
-    char *path = NULL;
+    bool written = false;
 
-    if (asprintf(&path, "%s/%s", p->directory, name) < 0)
-        return p->status = fail("out of memory");
-    if (!has_bytes(path, bytes, size)) {
-        p->status = make_directories(path, strlen(p->directory) + 1);
-        if (!p->status)
-            p->status = put_file(path, bytes, size);
-        p->files++;
-        p->bytes += size;
-    }
-    free(path);
+    p->status = shared_write(NULL, p->directory, name, bytes, size, &written);
+    p->files += written;
+    p->bytes += written ? size : 0;
     return p->status;
 }
 
@@ -237,10 +184,10 @@ static int push_cache(const struct common *common, quern_ctx *ctx, const char *d
     struct push p = {.directory = directory};
     uint64_t given = 0, left_out = 0;
 
-    const bool far = strstr(directory, "://");
-    if (!far && mkdir(directory, 0777) && errno != EEXIST)
-        return fail("%s: %s", directory, strerror(errno));
-    int status = sign_key ? signature_seed(sign_key, p.seed) : EXIT_OK;
+    const bool far = shared_is_url(directory);
+    int status = shared_prepare(directory);
+    if (!status && sign_key)
+        status = signature_seed(sign_key, p.seed);
     if (status)
         return status;
     const quern_sign_fn sign = sign_key ? sign_entry : NULL;
@@ -265,27 +212,32 @@ static int push_cache(const struct common *common, quern_ctx *ctx, const char *d
 
 static int act(const struct common *common, const char *sign_key)
 {
-    enum { STAT = 1, LIST, VERIFY, CLEAR, PUSH };
-    const int action = options_action(common, "stat|list|verify|clear|push");
-    const int most = action == PUSH ? 2 : 1;
+    enum { STAT = 1, LIST, VERIFY, CLEAR, PUSH, REVOKE };
+    const int action = options_action(common, "stat|list|verify|clear|push|revoke");
+    const int least = action == REVOKE ? 3 : action == PUSH ? 2 : 1;
     quern_ctx *ctx;
 
     if (!action)
         return EXIT_MISUSE;
-    if (common->argument_count > most)
-        return misuse("one argument too many: '%s'", common->arguments[most]);
-    if (common->argument_count < most)
+    if (common->argument_count > least && action != REVOKE)
+        return misuse("one argument too many: '%s'", common->arguments[least]);
+    if (common->argument_count < 2 && least > 1)
         return misuse("where to? name the directory that a web server has below its address, or "
                       "that address");
-    if (sign_key && action != PUSH)
-        return misuse("--sign-key goes with push");
+    if (common->argument_count < least)
+        return misuse("which? name the keys of the entries, as quern cache list --json has them");
+    if (sign_key && action != PUSH && action != REVOKE)
+        return misuse("--sign-key goes with push and revoke");
+    if (!sign_key && action == REVOKE)
+        return misuse("revoke wants --sign-key FILE, the secret key that signed the entries");
     int status = open_storing_context(common, any_target(common), &ctx);
     if (status)
         return status;
-    status = action == STAT    ? stat_cache(common, ctx)
-             : action == CLEAR ? clear_cache(common, ctx)
-             : action == PUSH  ? push_cache(common, ctx, common->arguments[1], sign_key)
-                               : list_cache(common, ctx, action == VERIFY);
+    status = action == STAT     ? stat_cache(common, ctx)
+             : action == CLEAR  ? clear_cache(common, ctx)
+             : action == PUSH   ? push_cache(common, ctx, common->arguments[1], sign_key)
+             : action == REVOKE ? cache_revoke(common, ctx, sign_key)
+                                : list_cache(common, ctx, action == VERIFY);
     quern_close(ctx);
     return status;
 }
@@ -293,14 +245,17 @@ static int act(const struct common *common, const char *sign_key)
 int verb_cache(int argc, char **argv)
 {
     static const struct usage usage = {
-        "stat|list|verify|clear|push DIR|URL",
+        "stat|list|verify|clear|push DIR|URL|revoke DIR|URL KEY…",
         "stat: where the cache is and how full. list: its entries. verify: reads each entry\n"
         "whole and moves damaged ones to quarantine. clear: removes all, without asking.\n"
         "push: writes all to DIR, for a web server to give to others (QUERN_REMOTE), or sends it\n"
-        "to the server at URL, which takes PUT: http://, https:// or s3://BUCKET/PREFIX.\n"};
+        "to the server at URL, which takes PUT: http://, https:// or s3://BUCKET/PREFIX.\n"
+        "revoke: adds the entries of these keys, as they lie there, to the list of those that no\n"
+        "machine is to use any more, and takes them out of this cache.\n"};
     const char *sign_key = NULL;
-    const struct flag flags[] = {
-        {"sign-key", FLAG_TEXT, &sign_key, "FILE", "push: sign with the secret key in FILE"}, {0}};
+    const struct flag flags[] = {{"sign-key", FLAG_TEXT, &sign_key, "FILE",
+                                  "push, revoke: sign with the secret key in FILE"},
+                                 {0}};
     struct common common;
 
     const int status = options_parse(&common, argc, argv, &usage, flags);

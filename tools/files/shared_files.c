@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/* The files of a remote cache, in a directory or by an address (shared_files.h). */
+#include "files/shared_files.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* No file of a remote cache is larger (docs/formats.md). */
+#define SHARED_BYTES_MAX ((size_t)17 << 20)
+
+bool shared_is_url(const char *place)
+{
+    return strstr(place, "://");
+}
+
+int shared_prepare(const char *place)
+{
+    if (!shared_is_url(place) && mkdir(place, 0777) && errno != EEXIST)
+        return fail("%s: %s", place, strerror(errno));
+    return EXIT_OK;
+}
+
+/* Whether a file has these bytes. */
+static bool has_bytes(const char *path, const void *bytes, size_t size)
+{
+    FILE *const f = fopen(path, "rb");
+    char block[4096];
+    size_t at = 0, n = 0;
+    bool same = f;
+
+    while (same && (n = fread(block, 1, sizeof block, f)) > 0) {
+        same = n <= size - at && !memcmp(block, (const char *)bytes + at, n);
+        at += n;
+    }
+    same = same && feof(f) && at == size;
+    if (f)
+        fclose(f);
+    return same;
+}
+
+/* Makes the directories of a path, of which the last part is a file's name. */
+static int make_directories(char *path, size_t from)
+{
+    for (char *slash = path + from; (slash = strchr(slash, '/')); slash++) {
+        *slash = 0;
+        const int failed = mkdir(path, 0777) && errno != EEXIST ? errno : 0;
+        if (failed)
+            return fail("%s: %s", path, strerror(failed));
+        *slash = '/';
+    }
+    return EXIT_OK;
+}
+
+/* Puts a file in place, whole: a server may be reading there. */
+static int put_file(const char *path, const void *bytes, size_t size)
+{
+    char *temporary = NULL;
+
+    if (asprintf(&temporary, "%s.%ld.tmp", path, (long)getpid()) < 0)
+        return fail("out of memory");
+    FILE *const f = fopen(temporary, "wbe");
+    bool good = f && fwrite(bytes, 1, size, f) == size;
+    good = f && !fclose(f) && good && !rename(temporary, path);
+    const int error = errno;
+    if (!good && f)
+        unlink(temporary);
+    free(temporary);
+    return good ? EXIT_OK : fail("%s: %s", path, strerror(error));
+}
+
+static int write_file(const char *place, const char *name, const void *bytes, size_t size,
+                      bool *written)
+{
+    char *path = NULL;
+    int status = EXIT_OK;
+
+    if (asprintf(&path, "%s/%s", place, name) < 0)
+        return fail("out of memory");
+    *written = !has_bytes(path, bytes, size);
+    if (*written)
+        status = make_directories(path, strlen(place) + 1);
+    if (*written && !status)
+        status = put_file(path, bytes, size);
+    free(path);
+    return status;
+}
+
+int shared_write(quern_ctx *ctx, const char *place, const char *name, const void *bytes,
+                 size_t size, bool *written)
+{
+    bool unasked;
+
+    if (!shared_is_url(place))
+        return write_file(place, name, bytes, size, written ? written : &unasked);
+    const quern_status e = quern_remote_put(ctx, place, name, bytes, size);
+    return e ? fail_status(e, NULL) : EXIT_OK;
+}
+
+static int read_file(const char *place, const char *name, void **bytes, size_t *size)
+{
+    char *path = NULL;
+    int status = EXIT_OK;
+
+    if (asprintf(&path, "%s/%s", place, name) < 0)
+        return fail("out of memory");
+    FILE *const f = fopen(path, "rbe");
+    const int error = f ? 0 : errno;
+    *bytes = f ? malloc(SHARED_BYTES_MAX) : NULL;
+    *size = *bytes ? fread(*bytes, 1, SHARED_BYTES_MAX, f) : 0;
+    if (!f && error != ENOENT && error != ENOTDIR)
+        status = fail("%s: %s", path, strerror(error));
+    else if (f && (!*bytes || ferror(f) || *size == SHARED_BYTES_MAX))
+        status = fail("%s cannot be read, or is too large", path);
+    if (f)
+        fclose(f);
+    if (status)
+        free(*bytes);
+    free(path);
+    return status;
+}
+
+int shared_read(quern_ctx *ctx, const char *place, const char *name, void **bytes, size_t *size)
+{
+    if (!shared_is_url(place))
+        return read_file(place, name, bytes, size);
+    const quern_status e = quern_remote_get(ctx, place, name, bytes, size);
+    return e ? fail_status(e, NULL) : EXIT_OK;
+}
