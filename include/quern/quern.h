@@ -184,6 +184,8 @@ enum quern_base { QUERN_BASE_AUTO = 1, QUERN_BASE_ON, QUERN_BASE_OFF };
 enum quern_cache_trust { QUERN_CACHE_TRUST_USER = 1, QUERN_CACHE_TRUST_GROUP };
 /* Of an entry of a remote: a trusted key signed it, or the operator answers for server and line. */
 enum quern_remote_trust { QUERN_REMOTE_TRUST_KEYS = 1, QUERN_REMOTE_TRUST_TRANSPORT };
+/* Whether a remote is only asked, or also given what is compiled here. */
+enum quern_remote_mode { QUERN_REMOTE_MODE_R = 1, QUERN_REMOTE_MODE_RW };
 enum quern_jit { QUERN_JIT_ON = 1, QUERN_JIT_OFF, QUERN_JIT_WARN, QUERN_JIT_ERROR };
 enum quern_toolchain { QUERN_TOOLCHAIN_ANY = 1, QUERN_TOOLCHAIN_EXACT };
 enum quern_log_level { QUERN_LOG_ERROR = 1, QUERN_LOG_WARN, QUERN_LOG_INFO, QUERN_LOG_DEBUG };
@@ -317,6 +319,12 @@ struct quern_options {
                           * remote may take before the compiler is asked too, in which less is
                           * taken when the remote is known to be quick; 0: 50; -1 ("unlimited"):
                           * the compiler is asked when the remote has answered */
+    enum quern_remote_mode remote_mode; /* QUERN_REMOTE_MODE=r|rw; r (the default): the remote is
+                                         * only asked; rw: it is also given what is compiled here,
+                                         * by HTTP PUT in the background; quern_close waits for
+                                         * that, five seconds at most */
+    const char *remote_sign_key; /* QUERN_REMOTE_SIGN_KEY; the file of the secret key that signs
+                                  * what is given to the remote, its owner's alone */
 };
 #define QUERN_OPTIONS_SIZE_MIN QUERN_SIZE_TO(struct quern_options, log_level)
 
@@ -403,7 +411,11 @@ QUERN_API void quern_close(quern_ctx *ctx);
     X(28, REMOTE_SKIPPED, remote_skipped,                                                          \
       "look-ups for which the remote was not asked, because it had failed or been late before")    \
     X(29, REMOTE_REVOKED, remote_revoked,                                                          \
-      "entries of the remote that a trusted key signed, and that its list revokes")
+      "entries of the remote that a trusted key signed, and that its list revokes")                \
+    X(30, REMOTE_PUT_OK, remote_put_ok,                                                            \
+      "kernels compiled here that the remote was given (QUERN_REMOTE_MODE=rw)")                    \
+    X(31, REMOTE_PUT_FAILED, remote_put_failed,                                                    \
+      "kernels compiled here that it did not take in time, or was not offered after that")
 
 #define QUERN_STAT_NUMBER(number, NAME, name, counts) QUERN_STAT_##NAME = number,
 enum quern_stat { QUERN_STATS(QUERN_STAT_NUMBER) };

@@ -378,6 +378,10 @@ QUERN_API quern_status quern_cache_send(quern_ctx *ctx, const char *url, quern_s
                                         void *user, uint64_t *given, uint64_t *left_out,
                                         uint64_t *files, uint64_t *bytes);
 
+/* Waits until all that was compiled so far has been given to the remote (QUERN_REMOTE_MODE=rw) or
+ * given up, half a minute at most. At once where nothing is given, or ctx is null. */
+QUERN_API void quern_remote_settle(quern_ctx *ctx);
+
 /* One file of a remote cache below the address `url`, by its name there, such as
  * "v1/revoked.qr": fetched into malloc'ed memory, *bytes null if there is none; and put there.
  * QUERN_E_IO with the reason, QUERN_E_ARGUMENT (the address), QUERN_E_TOOLCHAIN (no helper). Blocks

@@ -27,6 +27,7 @@ static const char *const known_variables[] = {
     "QUERN_FORCE",
     "QUERN_REMOTE_TRUST",
     "QUERN_REMOTE_GRACE_MS",
+    "QUERN_REMOTE_MODE",
 };
 #undef VARIABLE
 #define KNOWN_COUNT (sizeof known_variables / sizeof *known_variables)
@@ -161,10 +162,12 @@ static quern_status fill(const struct quern_options *o, struct settings *s)
     static const char *const blases[] = {"auto", "off"};
     static const char *const bases[] = {"auto", "on", "off"};
     static const char *const remote_trusts[] = {"keys", "transport"};
+    static const char *const remote_modes[] = {"r", "rw"};
     static const char *const levels[] = {"error", "warn", "info", "debug"};
     int device = (int)o->device, mode = (int)o->cache_mode, jit = (int)o->jit,
         level = (int)o->log_level, toolchain = (int)o->toolchain, trust = (int)o->cache_trust,
-        blas = (int)o->blas, base = (int)o->base, remote_trust = (int)o->remote_trust;
+        blas = (int)o->blas, base = (int)o->base, remote_trust = (int)o->remote_trust,
+        remote_mode = (int)o->remote_mode;
     const char *text;
 
     TRY(choose_device(&device));
@@ -176,6 +179,7 @@ static quern_status fill(const struct quern_options *o, struct settings *s)
     TRY(choose("QUERN_BLAS", blases, 2, QUERN_BLAS_AUTO, &blas));
     TRY(choose("QUERN_BASE", bases, 3, QUERN_BASE_AUTO, &base));
     TRY(choose("QUERN_REMOTE_TRUST", remote_trusts, 2, QUERN_REMOTE_TRUST_KEYS, &remote_trust));
+    TRY(choose("QUERN_REMOTE_MODE", remote_modes, 2, QUERN_REMOTE_MODE_R, &remote_mode));
     TRY(choose_grace(o->remote_grace_ms, &s->remote_grace_ms));
     TRY(choose("QUERN_LOG", levels, 4, QUERN_LOG_WARN, &level));
     s->device = (enum quern_device_kind)device;
@@ -186,6 +190,7 @@ static quern_status fill(const struct quern_options *o, struct settings *s)
     s->blas = (enum quern_blas)blas;
     s->base = (enum quern_base)base;
     s->remote_trust = (enum quern_remote_trust)remote_trust;
+    s->remote_mode = (enum quern_remote_mode)remote_mode;
     s->log_level = (enum quern_log_level)level;
     s->device_index = o->device_index;
     s->allow_unverified = o->allow_unverified;

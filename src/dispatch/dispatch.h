@@ -28,18 +28,19 @@
 /* Options that are strings: X(name, the environment variable that is read if it is not given, or
  * ""). The comments say what happens if neither is given; the setting is then null. */
 #define STRING_SETTINGS(X)                                                                         \
-    X(target, "QUERN_TARGET")           /* the device says */                                      \
-    X(cache_dir, "QUERN_CACHE_DIR")     /* the default place */                                    \
-    X(rocm_path, "QUERN_ROCM_PATH")     /* the usual places */                                     \
-    X(worker_path, "")                  /* beside the library */                                   \
-    X(bundle_path, "QUERN_BUNDLE_PATH") /* none; else paths with ':' between */                    \
-    X(bundle_keys, "QUERN_BUNDLE_KEYS") /* bundles need no signature */                            \
-    X(record, "QUERN_RECORD")           /* none; else the file problems are noted in */            \
-    X(tuning, "QUERN_TUNING")           /* the default place */                                    \
-    X(cuda_path, "QUERN_CUDA_PATH")     /* the usual places */                                     \
-    X(facts, "QUERN_FACTS")             /* the default place */                                    \
-    X(remote, "QUERN_REMOTE")           /* none */                                                 \
-    X(remote_keys, "QUERN_REMOTE_KEYS") /* none */
+    X(target, "QUERN_TARGET")                   /* the device says */                              \
+    X(cache_dir, "QUERN_CACHE_DIR")             /* the default place */                            \
+    X(rocm_path, "QUERN_ROCM_PATH")             /* the usual places */                             \
+    X(worker_path, "")                          /* beside the library */                           \
+    X(bundle_path, "QUERN_BUNDLE_PATH")         /* none; else paths with ':' between */            \
+    X(bundle_keys, "QUERN_BUNDLE_KEYS")         /* bundles need no signature */                    \
+    X(record, "QUERN_RECORD")                   /* none; else the file problems are noted in */    \
+    X(tuning, "QUERN_TUNING")                   /* the default place */                            \
+    X(cuda_path, "QUERN_CUDA_PATH")             /* the usual places */                             \
+    X(facts, "QUERN_FACTS")                     /* the default place */                            \
+    X(remote, "QUERN_REMOTE")                   /* none */                                         \
+    X(remote_keys, "QUERN_REMOTE_KEYS")         /* none */                                         \
+    X(remote_sign_key, "QUERN_REMOTE_SIGN_KEY") /* none */
 
 /* Options with the environment and the defaults filled in; strings are owned. */
 struct settings {
@@ -54,6 +55,7 @@ struct settings {
     enum quern_blas blas;
     enum quern_base base;
     enum quern_remote_trust remote_trust;
+    enum quern_remote_mode remote_mode;
     int remote_grace_ms; /* -1: unlimited */
     struct plan_force force;
     int jobs;
@@ -350,12 +352,9 @@ struct tier base_tier(struct base_bundle *base);
 /* Appends, for the message about a base kernel that is missing, why it is not there. Blocks. */
 void base_tell(struct base_bundle *base, struct str *out);
 
-/*
- * A remote cache as a tier (remote_tier.c): entries by http or https, through a helper process that
- * is started at the first question. remote_open reads the settings and the keys, and starts
- * nothing; *tier's close function closes what it made. QUERN_E_ARGUMENT, QUERN_E_CACHE or
- * QUERN_E_IO when the settings or the keys cannot be used.
- */
+/* A remote cache as a tier (remote_tier.c), through a helper process that is started at the first
+ * question. remote_open reads the settings and the keys, and starts nothing; *tier's close function
+ * closes what it made. QUERN_E_ARGUMENT, QUERN_E_CACHE or QUERN_E_IO: they cannot be used. */
 quern_status remote_open(const struct settings *settings, struct store *store, struct log *log,
                          struct counters *counters, struct remote_tier **remote, struct tier *tier);
 /* Appends, for the message about a kernel that is missing, what the remote said. Thread-safe. */

@@ -92,7 +92,7 @@ static void take_entry(struct kernel *k, const struct store_entry *entry, enum q
     k->tier = tier;
 }
 
-/* Puts what came from afar into the tiers that can be written to. */
+/* Puts what came from afar into the near tiers that can be written to. */
 static void keep_entry(quern_ctx *ctx, const struct store_entry *entry)
 {
     struct store_record record = entry->record;
@@ -100,7 +100,7 @@ static void keep_entry(quern_ctx *ctx, const struct store_entry *entry)
 
     record.parsed = &entry->object;
     for (size_t i = 0; i < ctx->tier_count; i++)
-        if (ctx->tiers[i].put)
+        if (ctx->tiers[i].put && !ctx->tiers[i].far)
             ctx->tiers[i].put(ctx->tiers[i].self, &key, &record);
 }
 

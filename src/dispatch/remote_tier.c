@@ -15,6 +15,7 @@
 #include "base/place.h"
 #include "compile/remote.h"
 #include "dispatch/remote_place.h"
+#include "dispatch/remote_push.h"
 #include "dispatch/remote_revoked.h"
 #include "store/seal.h"
 
@@ -28,6 +29,8 @@
 #define QUESTIONS_MAX 256 /* pending at once; more are not asked */
 /* A helper that has not answered after so long hangs: its own limit for a fetch is 10 s. */
 #define HUNG_MS 20000
+/* How long the command waits, before it reports, for what the remote is given. */
+#define SETTLE_MS 30000
 /* How long one look for answers lasts: another thread may have received one's own. */
 #define SLICE_MS 5
 /* The first trouble costs no rest, the next a second, and each further one twice as long. */
@@ -50,13 +53,14 @@ struct remote_tier {
     const char *worker_path;
     struct log *log;
     struct counters *counters;
-    struct lock lock;      /* of all that follows */
-    int process;           /* whose helper it is */
-    struct remote *helper; /* null: none is running */
-    uint64_t ready_ns;     /* when it greeted; 0: not yet */
-    uint64_t last_id;      /* of a question, over all helpers */
-    bool hopeless;         /* no helper can run here */
-    char why[400];         /* the last trouble */
+    struct lock lock;         /* of all that follows */
+    int process;              /* whose helper it is */
+    struct remote *helper;    /* null: none is running */
+    uint64_t ready_ns;        /* when it greeted; 0: not yet */
+    uint64_t last_id;         /* of a question, over all helpers */
+    bool hopeless;            /* no helper can run here */
+    char why[400];            /* the last trouble */
+    struct remote_push *push; /* null: nothing is given to it */
     struct revocations revoked;
     uint64_t list_id; /* of the question for the list of what is revoked; 0: none is pending */
     enum quern_stat list_stat; /* why that is not known: how it is counted, */
@@ -411,10 +415,19 @@ static void cancel(void *self, struct tier_get *g)
     lock_give(&t->lock);
 }
 
+static void put(void *self, const struct hash128 *key, const struct store_record *record)
+{
+    struct remote_tier *const t = self;
+
+    (void)key;
+    remote_push_offer(t->push, record);
+}
+
 static void close_remote(void *self)
 {
     struct remote_tier *const t = self;
 
+    remote_push_close(t->push);
     leave_to_parent(t);
     remote_stop(t->helper);
     for (size_t i = 0; i < QUESTIONS_MAX; i++)
@@ -457,13 +470,35 @@ static quern_status set_up(const struct settings *s, struct remote_tier *t)
                : signers_read("the key file (QUERN_REMOTE_KEYS)", s->remote_keys, &t->signers);
 }
 
+static quern_status set_up_push(const struct settings *s, struct remote_tier *t)
+{
+    const bool writes = s->remote_mode == QUERN_REMOTE_MODE_RW;
+
+    FAIL_IF(!writes && s->remote_sign_key, QUERN_E_ARGUMENT,
+            "QUERN_REMOTE_SIGN_KEY is given, and QUERN_REMOTE_MODE is not rw: nothing would be "
+            "signed; unset the one or set the other");
+    FAIL_IF(writes && !t->transport && !s->remote_sign_key, QUERN_E_ARGUMENT,
+            "QUERN_REMOTE_MODE is rw and QUERN_REMOTE_SIGN_KEY is not set: name the file of the "
+            "secret key that signs what this machine gives to the remote");
+    const struct remote_push_config config = {.place = &t->place,
+                                              .worker_path = s->worker_path,
+                                              .sign_key = s->remote_sign_key,
+                                              .log = t->log,
+                                              .counters = t->counters};
+    return writes ? remote_push_open(&config, &t->push) : QUERN_OK;
+}
+
 quern_status remote_open(const struct settings *settings, struct store *store, struct log *log,
                          struct counters *counters, struct remote_tier **remote, struct tier *tier)
 {
     struct remote_tier *const t = os.calloc(1, sizeof *t);
 
     FAIL_IF(!t, QUERN_E_MEMORY, "out of memory for a remote cache");
-    const quern_status status = set_up(settings, t);
+    t->log = log;
+    t->counters = counters;
+    quern_status status = set_up(settings, t);
+    if (status == QUERN_OK)
+        status = set_up_push(settings, t);
     if (status != QUERN_OK) {
         os.free(t);
         return status;
@@ -472,8 +507,6 @@ quern_status remote_open(const struct settings *settings, struct store *store, s
     t->revoked.signers = &t->signers;
     t->grace_ms = settings->remote_grace_ms;
     t->worker_path = settings->worker_path;
-    t->log = log;
-    t->counters = counters;
     t->process = (int)getpid();
     *remote = t;
     *tier = (struct tier){.name = "the remote cache",
@@ -482,8 +515,15 @@ quern_status remote_open(const struct settings *settings, struct store *store, s
                           .self = t,
                           .get = get,
                           .cancel = cancel,
+                          .put = t->push ? put : NULL,
                           .close = close_remote};
     return QUERN_OK;
+}
+
+void quern_remote_settle(quern_ctx *ctx)
+{
+    if (ctx && ctx->remote && ctx->remote->push)
+        remote_push_settle(ctx->remote->push, SETTLE_MS);
 }
 
 void remote_tell(struct remote_tier *t, struct str *out)

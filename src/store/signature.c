@@ -7,6 +7,7 @@
 #include "store/internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sodium.h>
 #include <string.h>
 
@@ -23,13 +24,13 @@
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-static bool parse_key(const char *line, size_t length, uint8_t key[KEY_BYTES])
+static bool parse_key(const char *line, size_t length, const char *word, uint8_t key[KEY_BYTES])
 {
-    const size_t word = sizeof PUBLIC_WORD - 1;
+    const size_t w = strlen(word);
     size_t got = 0;
 
-    return length == word + 2 * (size_t)KEY_BYTES && !memcmp(line, PUBLIC_WORD, word) &&
-           !sodium_hex2bin(key, KEY_BYTES, line + word, 2 * (size_t)KEY_BYTES, NULL, &got, NULL) &&
+    return length == w + 2 * (size_t)KEY_BYTES && !memcmp(line, word, w) &&
+           !sodium_hex2bin(key, KEY_BYTES, line + w, 2 * (size_t)KEY_BYTES, NULL, &got, NULL) &&
            got == KEY_BYTES;
 }
 
@@ -44,7 +45,7 @@ static quern_status parse_keys(const char *path, const char *text, struct signer
                 "the other file that `quern bundle keygen` wrote, and keep this one to yourself",
                 path, line);
         FAIL_IF(!silent && (signers->count == SIGNERS_MAX ||
-                            !parse_key(text, n, signers->keys[signers->count])),
+                            !parse_key(text, n, PUBLIC_WORD, signers->keys[signers->count])),
                 QUERN_E_CACHE,
                 "%.400s: line %zu is not \"" PUBLIC_WORD
                 "\" and 64 hexadecimal digits (at most %d keys)",
@@ -56,23 +57,64 @@ static quern_status parse_keys(const char *path, const char *text, struct signer
     return QUERN_OK;
 }
 
-quern_status signers_read(const char *what, const char *path, struct signers *signers)
+/* Reads a key file as a text, NUL-terminated and malloc'ed. */
+static quern_status read_key_file(const char *what, const char *path, char **text)
 {
     char *bytes;
     size_t size;
 
     TRY(store_read_named(what, path, KEY_FILE_BYTES, &bytes, &size));
-    quern_status status = QUERN_OK;
-    char *const text = os.realloc(bytes, size + 1);
-    if (text) {
-        text[size] = 0;
-        status = parse_keys(path, text, signers);
-    } else {
-        status = error_set(QUERN_E_MEMORY, __FILE__, FAIL_AT("text"),
-                           "out of memory for the keys of %.400s", path);
+    *text = os.realloc(bytes, size + 1);
+    if (!*text) {
+        os.free(bytes);
+        FAIL(QUERN_E_MEMORY, "out of memory for the keys of %.400s", path);
     }
-    os.free(text ? text : bytes);
+    (*text)[size] = 0;
+    return QUERN_OK;
+}
+
+quern_status signers_read(const char *what, const char *path, struct signers *signers)
+{
+    char *text;
+
+    TRY(read_key_file(what, path, &text));
+    const quern_status status = parse_keys(path, text, signers);
+    os.free(text);
     return status;
+}
+
+static bool parse_secret(const char *text, uint8_t seed[KEY_BYTES])
+{
+    size_t count = 0;
+
+    while (*text) {
+        const size_t n = strcspn(text, "\n");
+        const bool silent = n == 0 || *text == '#';
+        if (!silent && (count || !parse_key(text, n, SECRET_WORD, seed)))
+            return false;
+        count += !silent;
+        text += n + (text[n] == '\n');
+    }
+    return count == 1;
+}
+
+quern_status signer_read_secret(const char *what, const char *path, uint8_t seed[32])
+{
+    struct stat st;
+    char *text;
+
+    TRY(read_key_file(what, path, &text));
+    const bool sound = parse_secret(text, seed);
+    sodium_memzero(text, strlen(text));
+    os.free(text);
+    FAIL_IF(!sound, QUERN_E_CACHE,
+            "%s: %.400s does not have one line \"" SECRET_WORD "\" and 64 hexadecimal digits, as "
+            "`quern bundle keygen` writes it",
+            what, path);
+    FAIL_IF(os.fstatat(AT_FDCWD, path, &st, 0) || st.st_mode & 077, QUERN_E_CACHE,
+            "%s: %.400s may be read by others; a secret key must be its owner's alone: chmod 600",
+            what, path);
+    return QUERN_OK;
 }
 
 /* ---- signatures ------------------------------------------------------------------------------ */

@@ -21,6 +21,10 @@ struct signers {
  * be read. QUERN_E_CACHE with the reason, also for a file with no key or a line that is none. */
 quern_status signers_read(const char *what, const char *path, struct signers *signers);
 
+/* The 32 bytes of the one secret key of a file, "quern-secret-key HEX", which must be its owner's
+ * alone and is held to the same otherwise. QUERN_E_IO, QUERN_E_CACHE with the reason. */
+quern_status signer_read_secret(const char *what, const char *path, uint8_t seed[32]);
+
 /* QUERN_OK when one of them signed every byte of the bundle, else QUERN_E_OBJECT; QUERN_E_IO. Reads
  * the whole bundle, in pieces; entries that change afterwards are not given
  * (bundle_sign_update). */

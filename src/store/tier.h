@@ -33,7 +33,8 @@ struct tier {
      * kernel anew. So it is of bundles: somebody chose what is in them. */
     bool source_first;
     /* Asking costs more than a look at a disk. So base kernels, for which nobody waits, are not
-     * asked for here; and what comes from here is put into the other tiers. */
+     * asked for here; and what comes from here is put into the tiers
+     * that are not. */
     bool far;
     void *self; /* the first argument of each function */
     /* On TIER_HIT fills *entry, whole and for this target, which the caller frees; on TIER_MISS

@@ -196,6 +196,56 @@ def test_whatever_goes_wrong_ends_a_push(made, tmp_path, wrong, asked):
         server.stop()
 
 
+def gives(made, url, **more):
+    return {**host(made, url), "QUERN_REMOTE_MODE": "rw",
+            "QUERN_REMOTE_SIGN_KEY": str(made / "ours.key"), **more}
+
+
+@needs_nginx
+def test_who_compiles_gives_it_to_nginx(quern, made, nginx, tmp_path):
+    """QUERN_REMOTE_MODE=rw: the files are those of a push; what comes from there stays there."""
+    counters = prewarm(quern, env=gives(made, nginx.url))
+    assert (counters["compile_ok"], counters["remote_put_ok"]) == (2, 2)
+    assert same_files(nginx.root, made / "signed")
+    counters = prewarm(Quern(tmp_path / "other"), env=gives(made, nginx.url))
+    assert (counters["hit_remote"], counters["remote_put_ok"]) == (2, 0)
+    # who only reads gives nothing
+    counters = prewarm(Quern(tmp_path / "third"), 384, env=host(made, nginx.url))
+    assert (counters["compile_ok"], counters["remote_put_ok"]) == (1, 0)
+    assert same_files(nginx.root, made / "signed")
+
+
+@pytest.mark.parametrize("wrong", ["the end at once", "status 403", "10 GB"])
+def test_a_server_that_takes_nothing_fails_no_op(quern, made, tmp_path, wrong):
+    server = remote.Remote(tmp_path)
+    server.put = remote.WRONG[wrong]
+    try:
+        began = time.monotonic()
+        counters = prewarm(quern, env=gives(made, server.url))
+        assert time.monotonic() - began < BOUND_S
+    finally:
+        server.stop()
+    assert (counters["compile_ok"], counters["put_ok"], counters["remote_put_ok"]) == (2, 2, 0)
+    assert counters["remote_put_failed"] == 2 and counters["remote_failed"] == 0
+
+
+def test_giving_that_makes_no_sense(quern, made):
+    def refused(status, says, **change):
+        env = {k: v for k, v in gives(made, "http://127.0.0.1:1").items() if k not in change}
+        env.update({k: v for k, v in change.items() if v})
+        quern.refused("cache", "stat", env=env, status=status, says=says)
+    refused(2, "QUERN_REMOTE_MODE=w; expected r or rw", QUERN_REMOTE_MODE="w")
+    refused(2, "QUERN_REMOTE_MODE is rw and QUERN_REMOTE_SIGN_KEY is not set",
+            QUERN_REMOTE_SIGN_KEY=None)
+    refused(2, "QUERN_REMOTE_MODE is not rw", QUERN_REMOTE_MODE=None)
+    refused(1, "cannot be read", QUERN_REMOTE_SIGN_KEY="/nonexistent")
+    refused(1, "does not have one line", QUERN_REMOTE_SIGN_KEY=str(made / "ours.pub"))
+    shown = made / "shown.key"
+    shown.write_bytes((made / "ours.key").read_bytes())
+    shown.chmod(0o644)
+    refused(1, "may be read by others", QUERN_REMOTE_SIGN_KEY=str(shown))
+
+
 def test_addresses_that_make_no_sense(made):
     quern = Quern(made / "cache")
     for url in ("s4://bucket", "ftp://cache.example", "http:///x"):

@@ -98,6 +98,25 @@ def test_what_the_store_refuses(quern, made, store, change, says):
 
 
 @needs_swift
+def test_who_compiles_gives_it_to_all(quern, made, store, tmp_path):
+    """QUERN_REMOTE_MODE=rw."""
+    env = host(made, f"s3://{store.bucket}/given", **store.variables())
+    gives = {**env, "QUERN_REMOTE_MODE": "rw", "QUERN_REMOTE_SIGN_KEY": str(made / "ours.key")}
+    done = prewarm(quern, env=gives)
+    assert counters(done, "compile_ok", "remote_put_ok", "remote_put_failed") == (2, 2, 0)
+    other = prewarm(Quern(tmp_path / "other"), env=gives)
+    assert counters(other, "hit_remote", "compile_ok", "remote_put_ok") == (2, 0, 0)
+    # it is what a push of the same kernels would have put there, by both names
+    words = ("cache", "push", "--sign-key", made / "ours.key", env["QUERN_REMOTE"])
+    assert quern.json(*words, env=env)["files"] == 0
+    # what the store refuses costs nothing but a counter
+    wrong = {**gives, "AWS_SECRET_ACCESS_KEY": "wrong"}
+    done = prewarm(Quern(tmp_path / "wrong"), env=wrong)
+    assert counters(done, "compile_ok", "remote_put_ok", "remote_put_failed") == (2, 0, 2)
+    assert "putting v1/objects/" in done.stderr and "SignatureDoesNotMatch" in done.stderr
+
+
+@needs_swift
 def test_doctor(quern, made, store):
     def line(status, **change):
         env = host(made, f"s3://{store.bucket}/x", **(store.variables() | change))

@@ -305,12 +305,14 @@ static void test_counters_by_number(void **state)
 {
     /* as released: a number never means another counter */
     static const char *const names[] = {
-        "hit_memory",      "hit_bundle",    "hit_disk",        "hit_source",     "miss_absent",
-        "miss_damaged",    "miss_foreign",  "miss_io",         "put_ok",         "put_lost",
-        "put_failed",      "quarantined",   "evicted",         "bundle_damaged", "compile_ok",
-        "compile_failed",  "compile_ns",    "compile_refused", "compile_sealed", "worker_died",
-        "compile_dropped", "load_failed",   "hit_base",        "base_damaged",   "hit_remote",
-        "remote_refused",  "remote_failed", "remote_late",     "remote_skipped", "remote_revoked"};
+        "hit_memory",      "hit_bundle",      "hit_disk",       "hit_source",
+        "miss_absent",     "miss_damaged",    "miss_foreign",   "miss_io",
+        "put_ok",          "put_lost",        "put_failed",     "quarantined",
+        "evicted",         "bundle_damaged",  "compile_ok",     "compile_failed",
+        "compile_ns",      "compile_refused", "compile_sealed", "worker_died",
+        "compile_dropped", "load_failed",     "hit_base",       "base_damaged",
+        "hit_remote",      "remote_refused",  "remote_failed",  "remote_late",
+        "remote_skipped",  "remote_revoked",  "remote_put_ok",  "remote_put_failed"};
     /* hosts are compiled against this order of fields: new ones are added behind the last */
     static const size_t offsets[] = {offsetof(struct quern_stats, hit_memory),
                                      offsetof(struct quern_stats, hit_disk),
@@ -341,7 +343,9 @@ static void test_counters_by_number(void **state)
                                      offsetof(struct quern_stats, remote_failed),
                                      offsetof(struct quern_stats, remote_late),
                                      offsetof(struct quern_stats, remote_skipped),
-                                     offsetof(struct quern_stats, remote_revoked)};
+                                     offsetof(struct quern_stats, remote_revoked),
+                                     offsetof(struct quern_stats, remote_put_ok),
+                                     offsetof(struct quern_stats, remote_put_failed)};
     struct quern_stats stats = QUERN_INIT(struct quern_stats);
     uint64_t values[QUERN_STAT_COUNT + 4];
     struct host h;

@@ -385,6 +385,7 @@ static int make_target(struct prewarm *w, const struct prewarm_target *t)
     if (status)
         return status;
     make_all(w, t, ctx);
+    quern_remote_settle(ctx);
     if (!quern_stats(ctx, counters, QUERN_STAT_COUNT))
         for (size_t i = 0; i < QUERN_STAT_COUNT; i++)
             w->counters[i] += counters[i];

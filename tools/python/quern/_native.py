@@ -61,7 +61,8 @@ class Options(Sized):
                 ("bundle_keys", c_char_p), ("blas", c_int), ("cache_trust", c_int),
                 ("force", c_char_p), ("cuda_path", c_char_p), ("facts", c_char_p), ("base", c_int),
                 ("remote", c_char_p), ("remote_keys", c_char_p), ("remote_trust", c_int),
-                ("remote_grace_ms", c_int)]
+                ("remote_grace_ms", c_int), ("remote_mode", c_int),
+                ("remote_sign_key", c_char_p)]
 
 
 class Args(Sized):
