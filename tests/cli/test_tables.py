@@ -2,6 +2,7 @@
 """The tables of figures in README.md and docs/ are what tests/doc_tables.py prints, and a sample of
 the figures is counted again; test_tables_long.py counts all of them."""
 
+import subprocess
 import sys
 
 import pytest
@@ -32,6 +33,10 @@ def as_kept(path):
 
 def test_tables_hold_what_the_figures_say():
     assert not doc_tables.compare(), "run tests/doc_tables.py --write"
+
+
+def test_the_simulated_fleet():
+    subprocess.run([sys.executable, TOP / "tests/bench/fleet.py", "--check"], check=True)
 
 
 def test_figures_are_of_what_the_tables_show():
