@@ -426,7 +426,7 @@ FUZZ      ?= $(patsubst tests/fuzz/test_fuzz_%.c,%,$(wildcard tests/fuzz/test_fu
 FUZZ_SECONDS ?= 60
 FUZZ_SRC  := $(wildcard src/base/*.c src/target/*.c src/problem/*.c src/object/*.c) \
              $(wildcard src/object/*/*.c) \
-             src/store/entry.c src/store/seal.c src/store/bundle.c \
+             src/store/entry.c src/store/seal.c src/store/revoked.c src/store/bundle.c \
              $(wildcard src/sim/decode/*.c) src/plan/tuning.c \
              src/compile/process.c src/compile/compiler.c src/compile/pool.c src/compile/remote.c
 FUZZCC    := clang $(STD) -DFUZZING -DFUZZ_WORKER='"build/release/libexec/quern/quern-worker"' \
