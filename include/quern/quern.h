@@ -41,8 +41,9 @@ extern "C" {
 /*
  * GEMM: the product. DEQUANT: W written out. MOE: products of a layer's experts, each row of A with
  * the experts that were chosen for its token, all in one launch (struct quern_args, `rows`).
+ * MOE_ALIGN: writes the `rows` and `experts` that MOE reads, from the experts that a router chose.
  */
-enum quern_op_kind { QUERN_OP_GEMM = 1, QUERN_OP_DEQUANT, QUERN_OP_MOE };
+enum quern_op_kind { QUERN_OP_GEMM = 1, QUERN_OP_DEQUANT, QUERN_OP_MOE, QUERN_OP_MOE_ALIGN };
 
 enum quern_weight {
     QUERN_W_NF4 = 1,
@@ -108,8 +109,9 @@ enum quern_glu { QUERN_GLU_HALVES = 1, QUERN_GLU_INTERLEAVED };
 #define QUERN_GROUP_CHANNEL (-1) /* one scale per output row */
 
 /*
- * A linear layer. Required: wq, n, k, and a (gemm) or c (dequant); every other field may be left 0
- * for the default that docs/formats.md gives. M is not part of it: it is known at launch.
+ * A linear layer. Required: wq, n, k, and a (gemm, moe) or c (dequant); every other field may be
+ * left 0 for the default that docs/formats.md gives. M is not part of it: it is known at launch.
+ * moe_align has experts, top_k and block_rows, all of them required, and nothing else.
  */
 struct quern_problem {
     size_t size;
@@ -132,9 +134,10 @@ struct quern_problem {
     int32_t unused3;            /* never read, likewise */
     enum quern_act act;         /* 0: C is the product itself */
     enum quern_glu glu;         /* with act: which rows of W are gate and up */
-    int32_t experts;            /* of moe: matrices W, 1 to 1024 */
-    int32_t top_k;              /* of moe: rows of C for each row of A, 1 to 64 */
-    int32_t block_rows;         /* of moe: rows that blocks have; 0: quern_op_block_rows says */
+    int32_t experts;            /* of moe and moe_align: matrices W, 1 to 1024 */
+    int32_t top_k;              /* of both: rows of C for each row of A, 1 to 64 */
+    int32_t block_rows;         /* of both: rows that blocks have; of moe 0: quern_op_block_rows
+                                 * says */
     int32_t unused4;            /* never read, likewise */
 };
 #define QUERN_PROBLEM_SIZE_MIN QUERN_SIZE_TO(struct quern_problem, k)
@@ -560,14 +563,18 @@ struct quern_args {
     int64_t ldc;     /* elements from one row of C to the next; 0: N */
 
     /* Of op=moe, whose M counts tokens, or, with top_k=1, whatever A has a row for; V = M·top_k is
-     * the number of choices. quern_moe_slots says how long `rows` is; B are its block_rows. */
+     * the number of choices. quern_moe_slots says how long `rows` is; B are its block_rows.
+     * op=moe_align writes rows, experts and rows_used, as quern_moe_align does on the CPU. */
     const void *rows;    /* i32 [slots]: the choice that a slot is for, token·top_k + which; V and
                             * anything above, unsigned: none. A's row is rows / top_k, C's rows */
     const void *experts; /* i32 [slots / B]: whose weights a block of B slots has; -1: zeros are
                             * written to its rows of C; any other that is not one: nothing is */
     const void *rows_used; /* i32 [1]: slots from there on are not looked at */
     const void *routing;   /* f32 [V]: what a row of C is multiplied by; null: by nothing */
-    int64_t slots;         /* how many there are, a multiple of B; 0: as quern_moe_slots says */
+    int64_t slots;         /* how many there are, a multiple of B; 0: as quern_moe_slots says, which
+                            * op=moe_align takes alone */
+    const void *topk_ids;  /* of op=moe_align, i32 [M, top_k]: the experts of each token; a choice
+                            * whose number is no expert's is in no row */
 };
 #define QUERN_ARGS_SIZE_MIN QUERN_SIZE_TO(struct quern_args, c)
 

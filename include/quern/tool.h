@@ -228,7 +228,9 @@ QUERN_API quern_status quern_ctx_measure(quern_ctx *ctx, quern_status (*work)(vo
 
 struct quern_verification {
     size_t size;
-    double max_error; /* the largest |result - reference|, over the largest |reference| */
+    double max_error; /* the largest |result - reference|, over the largest |reference|; of
+                       * op=moe_align, whose tolerance is 0: how many numbers of an operand differ
+                       */
     double tolerance; /* the largest max_error that is allowed */
     struct quern_sim_counts counts;
     double seconds;   /* in the software GPU */

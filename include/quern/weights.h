@@ -60,13 +60,14 @@ QUERN_API quern_status quern_problem_args(const struct quern_problem *problem,
 /* ---- Mixtures of experts --------------------------------------------------------------------- */
 
 /*
- * For op=moe, whose problem has the block_rows B that quern_op_block_rows gives for m rows of A.
- * quern_moe_slots: how many slots `rows` has at most, V choices of m·top_k among them: ⌈min(V +
- * E·(B−1), V·B) ÷ B⌉·B with E experts. quern_moe_align puts choices into blocks on the CPU:
- * topk_ids, i32 [m, top_k], are the experts of each token; rows [slots], experts [slots / B] and
- * rows_used [1] are written as struct quern_args describes them, with the choices of an expert in
- * ascending order, experts of unused blocks -1, and ids that are no expert's in no block. Neither
- * blocks. Thread-safe. Errors: QUERN_E_PROBLEM, QUERN_E_ARGUMENT.
+ * For op=moe, whose problem has the block_rows B that quern_op_block_rows gives for m rows of A,
+ * and for op=moe_align, whose kernel writes what quern_moe_align does. quern_moe_slots: how many
+ * slots `rows` has at most, V choices of m·top_k among them: ⌈min(V + E·(B−1), V·B) ÷ B⌉·B with E
+ * experts. quern_moe_align puts choices into blocks on the CPU: topk_ids, i32 [m, top_k], are the
+ * experts of each token; rows [slots], experts [slots / B] and rows_used [1] are written as struct
+ * quern_args describes them, with the choices of an expert in ascending order, experts of unused
+ * blocks -1, and ids that are no expert's in no block. Neither blocks. Thread-safe. Errors:
+ * QUERN_E_PROBLEM, QUERN_E_ARGUMENT.
  */
 QUERN_API quern_status quern_moe_slots(const struct quern_problem *problem, int64_t m,
                                        int64_t *slots);

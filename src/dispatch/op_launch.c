@@ -68,6 +68,8 @@ static quern_status check_address(const struct operand_row *row, const void *add
 
 static quern_status check_strides(const struct quern_problem *p, const struct quern_args *args)
 {
+    if (!problem_has_weights(p))
+        return QUERN_OK;
     if (!problem_has_activation(p)) {
         FAIL_IF(args->ldc && args->ldc != p->k, QUERN_E_ARGUMENT,
                 "args.ldc is %" PRId64
@@ -90,11 +92,7 @@ static quern_status check_strides(const struct quern_problem *p, const struct qu
 static quern_status check_args(const struct quern_problem *p, const struct quern_args *args,
                                int64_t m)
 {
-    FAIL_IF(m < 1 || m > INT32_MAX, QUERN_E_ARGUMENT, "m is %" PRId64 "; expected 1 to %d", m,
-            INT32_MAX);
-    FAIL_IF(m > problem_rows_max(p), QUERN_E_ARGUMENT,
-            "m is %" PRId64 "; with top_k=%d expected 1 to %" PRId64, m, p->top_k,
-            problem_rows_max(p));
+    TRY(problem_check_rows(p, m));
     for (uint32_t left = operands_of(p); left; left &= left - 1) {
         const enum operand i = (enum operand)__builtin_ctz(left);
         const void *const address = operand_address(args, i);
@@ -104,12 +102,19 @@ static quern_status check_args(const struct quern_problem *p, const struct quern
     return check_strides(p, args);
 }
 
-/* Of op=moe: as many slots as the host says, in place of the most that so many rows can have. */
+/* Of op=moe: as many slots as the host says, in place of the most that so many rows can have.
+ * op=moe_align writes exactly that many. */
 static quern_status count_slots(const struct quern_problem *p, const struct quern_args *args,
                                 struct plan_slice *slice)
 {
     const struct plan *const plan = slice->plan;
 
+    FAIL_IF(p->op == QUERN_OP_MOE_ALIGN && args->slots &&
+                args->slots != problem_slots(p, slice->rows),
+            QUERN_E_ARGUMENT,
+            "args.slots is %" PRId64 "; op=moe_align expects 0 or the %" PRId64
+            " that quern_moe_slots gives for %" PRId64 " tokens",
+            args->slots, problem_slots(p, slice->rows), slice->rows);
     if (p->op != QUERN_OP_MOE || !args->slots)
         return QUERN_OK;
     FAIL_IF(args->slots < 0 || args->slots > INT32_MAX || args->slots % plan->block_rows,
@@ -235,8 +240,7 @@ quern_status quern_op_launches(const quern_op *op, int64_t m, struct quern_launc
     struct plan_slice slices[2];
 
     FAIL_IF(!op || !launches || !count, QUERN_E_ARGUMENT, "a null argument");
-    FAIL_IF(m < 1 || m > INT32_MAX, QUERN_E_ARGUMENT, "m is %" PRId64 "; expected 1 to %d", m,
-            INT32_MAX);
+    TRY(problem_check_rows(&op->spelling.problem, m));
     const struct kernel_set *const set = atomic_load(&op->kernels);
     FAIL_IF(!set, QUERN_E_NOT_READY, "kernels of %s are not there yet: see quern_op_ready",
             op->text);

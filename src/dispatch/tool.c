@@ -125,9 +125,8 @@ static quern_status plan_of(const struct quern_options *options,
     struct quern_options own;
     struct settings settings;
 
-    FAIL_IF(m < 1 || m > INT32_MAX, QUERN_E_ARGUMENT, "m is %" PRId64 "; expected 1 to %d", m,
-            INT32_MAX);
     TRY(problem_normalise(problem, &normal));
+    TRY(problem_check_rows(&normal, m));
     TRY(options_read(options, &own));
     struct log log = {.level = QUERN_LOG_WARN, .function = own.log, .user = own.log_user};
     TRY(settings_make(&own, &log, &settings));

@@ -21,9 +21,29 @@ struct bench {
     quern_sim *sim;
     union operand_pointers host;
     struct arg_values guest;
-    double *reference; /* the right results of op=gemm, as C has them */
-    float *weights;    /* the right results of op=dequant, [N,K] */
+    double *reference;               /* the right results of op=gemm, as C has them */
+    float *weights;                  /* the right results of op=dequant, [N,K] */
+    int32_t *aligned[OPERAND_COUNT]; /* the right results of op=moe_align, by operand */
 };
+
+/* Room for the right results. */
+static quern_status set_up_reference(struct bench *b, int64_t m)
+{
+    const struct quern_problem *const p = &b->problem;
+    struct quern_operand o;
+    bool room = true;
+
+    for (int i = 0; i < OPERAND_COUNT && p->op == QUERN_OP_MOE_ALIGN; i++)
+        if (operand_describe(p, (enum operand)i, m, &o) && o.access == QUERN_SIM_WRITE)
+            room &= (b->aligned[i] = os.malloc(o.bytes)) != NULL;
+    if (p->op == QUERN_OP_DEQUANT)
+        room = (b->weights = os.malloc((size_t)p->n * (size_t)p->k * sizeof(float)));
+    else if (problem_has_activation(p))
+        room = (b->reference = os.malloc((size_t)(problem_results(p, m) * problem_columns(p)) *
+                                         sizeof(double)));
+    FAIL_IF(!room, QUERN_E_MEMORY, "out of memory for the reference of m=%" PRId64, m);
+    return QUERN_OK;
+}
 
 static quern_status set_up(struct bench *b, quern_op *op, int64_t m, uint64_t seed,
                            enum quern_sim_check check)
@@ -32,6 +52,7 @@ static quern_status set_up(struct bench *b, quern_op *op, int64_t m, uint64_t se
     const struct quern_problem *const p = &b->problem;
 
     b->problem = op->spelling.problem;
+    TRY(problem_check_rows(p, m));
     if (p->op == QUERN_OP_MOE)
         TRY(quern_op_block_rows(op, m, &b->problem.block_rows));
     struct quern_operand o;
@@ -43,13 +64,7 @@ static quern_status set_up(struct bench *b, quern_op *op, int64_t m, uint64_t se
         FAIL_IF(!b->host.at[i], QUERN_E_MEMORY, "out of memory for operand %s of %" PRIu64 " bytes",
                 o.name, o.bytes);
     }
-    if (!problem_has_activation(p))
-        b->weights = os.malloc((size_t)p->n * (size_t)p->k * sizeof(float));
-    else
-        b->reference =
-            os.malloc((size_t)(problem_results(p, m) * problem_columns(p)) * sizeof(double));
-    FAIL_IF(!b->reference && !b->weights, QUERN_E_MEMORY, "out of memory for the reference of %s",
-            op->text);
+    TRY(set_up_reference(b, m));
     TRY(quant_random(p, m, seed, &b->host));
 
     if (op->ctx->id.target->judge == JUDGE_CPU)
@@ -268,11 +283,44 @@ static void compare_weights(const struct bench *b, const struct quern_problem *p
     out->max_error = difference == 0 ? 0 : largest > 0 ? difference / largest : INFINITY;
 }
 
+/* Compares the blocks of op=moe_align: every integer must be the CPU's. max_error becomes 0, or how
+ * many differ of the first operand that has such. */
+static quern_status compare_blocks(const struct bench *b, const quern_op *op, int64_t m,
+                                   struct quern_verification *out)
+{
+    const struct quern_problem *const p = &b->problem;
+    struct quern_operand o;
+
+    quant_moe_align(p, m, b->host.topk_ids, b->aligned[OPERAND_ROWS], b->aligned[OPERAND_EXPERTS],
+                    b->aligned[OPERAND_ROWS_USED]);
+    for (int i = 0; i < OPERAND_COUNT; i++) {
+        const int32_t *const got = b->host.at[i], *const want = b->aligned[i];
+        size_t differ = 0, first = 0;
+        if (!want || !operand_describe(p, (enum operand)i, m, &o))
+            continue;
+        const size_t count = o.bytes / sizeof *got;
+        for (size_t at = count; at-- > 0;)
+            if (got[at] != want[at]) {
+                first = at;
+                differ++;
+            }
+        out->max_error = (double)differ;
+        FAIL_IF(differ, QUERN_E_VERIFY,
+                "%s at m=%" PRId64 " on %s: %s[%zu] is %" PRId32 ", and by the CPU %" PRId32
+                "; %zu of its %zu numbers differ",
+                op->text, m, op->ctx->id.target->name, o.name, first, got[first], want[first],
+                differ, count);
+    }
+    return QUERN_OK;
+}
+
 static void tear_down(struct bench *b)
 {
     quern_sim_close(b->sim);
-    for (size_t i = 0; i < OPERAND_COUNT; i++)
+    for (size_t i = 0; i < OPERAND_COUNT; i++) {
         os.free(b->host.at[i]);
+        os.free(b->aligned[i]);
+    }
     os.free(b->reference);
     os.free(b->weights);
 }
@@ -291,6 +339,8 @@ static quern_status verify(struct bench *b, quern_op *op, int64_t m, uint64_t se
     TRY(set_up(b, op, m, seed, check));
     out->weights = weights_of(b);
     TRY(run(b, op, m, seed, out));
+    if (p->op == QUERN_OP_MOE_ALIGN)
+        return compare_blocks(b, op, m, out);
     if (!problem_has_activation(p)) {
         TRY(quant_dequantise(p, &b->host, b->weights));
         compare_weights(b, p, out);

@@ -170,7 +170,8 @@ quern_status gen_outline(const struct plan *given, struct str *outline)
         str_addf(outline, ", M = %d and more", plan.m_lo);
     else if (plan_units(&plan) != PLAN_UNITS_NONE)
         str_addf(outline, ", M = %d to %d", plan.m_lo, plan.m_hi);
-    str_addf(outline, "\n// %s\n\n", plan.problem.n ? problem : "of no problem: it measures a GPU");
+    str_addf(outline, "\n// %s\n\n",
+             plan.family->one_buffer ? "of no problem: it measures a GPU" : problem);
     add_capabilities(outline, plan.target);
     field_each(&plan, add_field, outline);
     for (const struct plan_template *t = plan.family->templates; t->name || t->choose; t++)

@@ -16,6 +16,11 @@ static void name_kernel(struct plan *p)
     const char *const nested = q->scale == QUERN_SCALE_NESTED ? "_nested" : "";
     char op[16] = "", group[32] = "", rows[16] = "";
 
+    if (!problem_has_weights(q)) {
+        snprintf(p->symbol, sizeof p->symbol, "quern_%s_e%d_t%d_b%d", op_name(q->op), q->experts,
+                 q->top_k, q->block_rows);
+        return;
+    }
     if (q->op != QUERN_OP_GEMM)
         snprintf(op, sizeof op, "%s_", op_name(q->op));
     if (multiplies)

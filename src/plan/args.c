@@ -16,8 +16,11 @@ size_t plan_args(const struct plan *p, enum plan_arg args[PLAN_ARG_COUNT])
     for (int i = 0; i < OPERAND_COUNT; i++)
         if (operands >> i & 1)
             args[n++] = (enum plan_arg)i;
-    if (!problem_has_activation(&p->problem))
+    if (!problem_has_activation(&p->problem)) {
+        if (plan_takes_rows(p))
+            args[n++] = PLAN_ARG_M;
         return n;
+    }
     for (int i = OPERAND_COUNT; i <= PLAN_ARG_WORKGROUPS; i++)
         if (i != PLAN_ARG_WORKGROUPS || p->resident)
             args[n++] = (enum plan_arg)i;

@@ -12,6 +12,7 @@
  * A work-item's slice is workgroup id x or y (slices_first); its rows are first + y·m_tile … ,
  * fewer than m_tile at the end of m. Rows of A must start at multiples of plan_row_align bytes; lda
  * may be anything else. Kernels of op=dequant take operands alone, and C is packed.
+ * Of op=moe and op=moe_align m are choices, and kernels of the latter take m alone beside operands.
  */
 #ifndef QUERN_PLAN_ARGS_H
 #define QUERN_PLAN_ARGS_H

@@ -25,6 +25,9 @@ struct family {
      * side by side; null: the estimate's cycles, times how often the unit's share of one slice goes
      * into that. */
     int64_t (*cycles)(const struct plan *p, int64_t workgroups);
+    /* Cycles that a launch of so many rows takes, of a family whose kernels have no slices; null:
+     * as follows from those of its slices. */
+    int64_t (*rows_cycles)(const struct plan *p, int64_t rows);
     /* Rows of A of its kernels, ends with 0: a problem that is the family's has those and no
      * others. Null: plan.c says, for its units and those of the problem's other families. */
     const int *m_tiles;

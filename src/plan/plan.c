@@ -194,11 +194,14 @@ quern_status plan_force_parse(const char *text, struct plan_force *force)
     return QUERN_OK;
 }
 
-/* Appends the kernel of a family that has a single one for every M: op=dequant. */
+/* Appends the kernel of a family that has a single one for every M: op=dequant, op=moe_align. */
 static quern_status add_any_m(struct plan_set *set, const struct plan *base)
 {
-    TRY(plan_add(set, base, PLAN_SIMT_M_MAX, false));
-    set->m_max = PLAN_SIMT_M_MAX;
+    const int rows =
+        plan_takes_rows(base) ? (int)problem_rows_max(&base->problem) : PLAN_SIMT_M_MAX;
+
+    TRY(plan_add(set, base, rows, false));
+    set->m_max = rows;
     return QUERN_OK;
 }
 
@@ -296,11 +299,11 @@ quern_status plan_make_up_to(const struct quern_problem *problem, const struct t
                              const struct tuning *tuning, const struct plan_force *force,
                              int64_t m_max, struct plan_set *set)
 {
-    const bool dequant = !problem_has_activation(problem);
+    const bool any_m = !problem_has_activation(problem);
     const struct family *const vector =
-        family_of(problem, target, dequant ? PLAN_UNITS_NONE : PLAN_UNITS_VECTOR);
+        family_of(problem, target, any_m ? PLAN_UNITS_NONE : PLAN_UNITS_VECTOR);
     const struct family *const first =
-        vector || dequant ? vector : family_of(problem, target, PLAN_UNITS_MATRIX);
+        vector || any_m ? vector : family_of(problem, target, PLAN_UNITS_MATRIX);
     struct plan base = {.problem = *problem,
                         .force = force ? *force : (struct plan_force){0},
                         .target = target,
@@ -308,9 +311,13 @@ quern_status plan_make_up_to(const struct quern_problem *problem, const struct t
     const bool alike = problem->exact & QUERN_EXACT_BATCH_INVARIANT;
     struct plan_set made = {0};
 
+    FAIL_IF(!first && !problem_has_weights(problem), QUERN_E_DECLINED,
+            "no family of kernels takes op=%s on %s in this version; quern_moe_align() does it on "
+            "the CPU",
+            op_name(problem->op), target->name);
     FAIL_IF(!first, QUERN_E_DECLINED, "no family of kernels takes op=%s wq=%s on %s",
             op_name(problem->op), weight_name(problem->wq), target->name);
-    if (!dequant)
+    if (!any_m)
         TRY(facts_accept(target));
     if (first->accepts)
         TRY(first->accepts(problem, target));
@@ -323,7 +330,7 @@ quern_status plan_make_up_to(const struct quern_problem *problem, const struct t
                 alike ? "both" : "precise");
         base.force.predequant = SWITCH_OFF;
     }
-    if (dequant)
+    if (any_m)
         TRY(add_any_m(&made, &base));
     else if (problem->op == QUERN_OP_MOE)
         TRY(blocks_plan(&made, base));
@@ -339,7 +346,7 @@ quern_status plan_make_up_to(const struct quern_problem *problem, const struct t
     if (problem->kernels)
         tuning = NULL; /* tables are of layers */
     TRY(tune(&made, tuning));
-    made.tuned = tuning && !dequant;
+    made.tuned = tuning && !any_m;
     if (made.tuned)
         made.tuning = tuning_hash(tuning);
     *set = made;

@@ -233,8 +233,9 @@ struct plan_slice {
 /*
  * Covers m ≥ 1 rows with at most two launches, whose number it returns: slices of the largest
  * kernel, then the rest by a smaller one if that takes it in less; or, where it is modelled to take
- * less time, the same with a kernel below the largest tiles. op=dequant takes one launch whatever m
- * is. Of a set that plan_cover has covered it evaluates no model: that is for launches.
+ * less time, the same with a kernel below the largest tiles. op=dequant takes one launch of one row
+ * whatever m is, op=moe_align one of all rows. Of a set that plan_cover has covered it evaluates no
+ * model: that is for launches.
  */
 size_t plan_slices(const struct plan_set *set, int64_t m, struct plan_slice slices[2]);
 /* Works out once which launches the model prefers for every m, in a tenth of a millisecond, for a
@@ -263,9 +264,15 @@ int64_t plan_launch_cycles(const struct plan *p, int64_t rows);
 int64_t plan_slices_cycles(const struct plan_slice *slices, size_t count);
 
 /* Where a family multiplies: on vector units, on matrix units straight from registers, on matrix
- * units by tiles that are shared through LDS, or nowhere (op=dequant, one kernel for every M). */
+ * units by tiles that are shared through LDS, or nowhere (op=dequant and op=moe_align, one kernel
+ * for every M). */
 enum plan_units { PLAN_UNITS_VECTOR, PLAN_UNITS_MATRIX, PLAN_UNITS_TILES, PLAN_UNITS_NONE };
 enum plan_units plan_units(const struct plan *p);
+/* Whether a kernel asks for the number of rows: all but those of op=dequant do. */
+static inline bool plan_takes_rows(const struct plan *p)
+{
+    return p->problem.op != QUERN_OP_DEQUANT;
+}
 
 /* What m rows of A are modelled to take on such units. Returns false: the problem has no kernel for
  * them. */

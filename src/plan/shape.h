@@ -133,7 +133,7 @@ struct probe_shape {
 
 /* The families for AMD's GPUs (family.h). No two of the same units take the same problem. */
 #define FAMILIES_AMD(X)                                                                            \
-    X(dequant) X(simt_w4) X(simt_int4) X(simt_skinny) X(mma_w4) X(mma_int4) X(mma_tile)
+    X(dequant) X(simt_w4) X(simt_int4) X(simt_skinny) X(mma_w4) X(mma_int4) X(mma_tile) X(moe_align)
 /* The families for NVIDIA's GPUs. */
 #define FAMILIES_NVIDIA(X) X(dequant_w4) X(lane_w4) X(ring) X(slab_w4)
 

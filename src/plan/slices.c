@@ -32,6 +32,8 @@ int64_t plan_launch_cycles(const struct plan *p, int64_t rows)
     const struct quern_problem *const q = &p->problem;
     const int64_t row = q->k * dtype_bytes(q->a) + q->n * dtype_bytes(q->c);
 
+    if (p->family->rows_cycles)
+        return p->family->rows_cycles(p, rows);
     if (p->block_rows) {
         const int64_t slices = slices_of_blocks(p, rows), of_kernel = plan_cycles(p, slices);
         const int64_t of_memory = p->estimate.memory_cycles * slices / model_together(p);
@@ -131,8 +133,10 @@ static size_t slices_among(const struct plan_set *set, size_t kernels, int64_t m
 {
     const struct plan *largest = &set->plans[kernels - 1];
 
-    if (plan_units(largest) == PLAN_UNITS_NONE)
-        return add_slices(largest, 0, 1, slices);
+    if (plan_units(largest) == PLAN_UNITS_NONE) {
+        *slices = (struct plan_slice){largest, 0, plan_takes_rows(largest) ? m : 1, 1};
+        return 1;
+    }
     if (largest->block_rows) {
         const struct plan *const p = plan_for(set, m);
         *slices = (struct plan_slice){p, 0, m, slices_of_blocks(p, m)};

@@ -12,12 +12,12 @@ _Static_assert(sizeof(struct quern_args) ==
                "every address in quern_args but that of the workspace is an operand's");
 
 const struct operand_row operand_rows[OPERAND_COUNT] = {
-#define ROW(name, access, alignment, weights, optional)                                            \
-    {#name, offsetof(struct quern_args, name), QUERN_SIM_##access, alignment, weights, optional},
+#define ROW(name, alignment, weights, optional)                                                    \
+    {#name, offsetof(struct quern_args, name), alignment, weights, optional},
 #define OPERAND(number, name, present, element, shape, access, alignment, weights)                 \
-    ROW(name, access, alignment, weights, false)
+    ROW(name, alignment, weights, false)
 #define OPTIONAL(number, name, present, element, shape, access, alignment, weights)                \
-    ROW(name, access, alignment, weights, true)
+    ROW(name, alignment, weights, true)
 #include "problem/operands.def"
 #undef ROW
 };
@@ -45,6 +45,19 @@ struct shape {
 static bool moe(const struct quern_problem *p)
 {
     return p->op == QUERN_OP_MOE;
+}
+
+static bool aligns(const struct quern_problem *p)
+{
+    return p->op == QUERN_OP_MOE_ALIGN;
+}
+
+#define READ  QUERN_SIM_READ
+#define WRITE QUERN_SIM_WRITE
+
+static enum quern_sim_access made_by_align(const struct quern_problem *p)
+{
+    return aligns(p) ? WRITE : READ;
 }
 
 static struct shape vector(int64_t n)
@@ -157,6 +170,16 @@ uint32_t operands_of(const struct quern_problem *p)
     return operands;
 }
 
+enum quern_sim_access operand_access(const struct quern_problem *p, enum operand which)
+{
+    const enum quern_sim_access accesses[OPERAND_COUNT] = {
+#define OPERAND(number, name, present, element, shape, access, ...) access,
+#include "problem/operands.def"
+    };
+
+    return accesses[which];
+}
+
 bool operand_describe(const struct quern_problem *p, enum operand which, int64_t m,
                       struct quern_operand *out)
 {
@@ -180,7 +203,7 @@ bool operand_describe(const struct quern_problem *p, enum operand which, int64_t
                                   .dtype = element.dtype,
                                   .rank = shape.rank,
                                   .bytes = element.bytes,
-                                  .access = row->access,
+                                  .access = operand_access(p, which),
                                   .weights = row->weights};
     /* N and K are at most 2^30 and m is less than 2^31, so that the product fits 64 bits */
     for (int i = 0; i < shape.rank; i++)
@@ -197,14 +220,10 @@ quern_status quern_problem_operands(const struct quern_problem *problem, int64_t
 
     FAIL_IF(!operands || !count, QUERN_E_ARGUMENT, "%s is null", operands ? "count" : "operands");
     TRY(problem_normalise(problem, &p));
-    FAIL_IF(m < 1 || m > INT32_MAX, QUERN_E_ARGUMENT, "m=%lld is out of range; expected 1 to %d",
-            (long long)m, INT32_MAX);
     FAIL_IF(moe(&p) && !p.block_rows, QUERN_E_ARGUMENT,
             "how long rows and experts of op=moe are depends on block_rows; take it from "
             "quern_op_block_rows");
-    FAIL_IF(m > problem_rows_max(&p), QUERN_E_ARGUMENT,
-            "m=%lld rows of A; with top_k=%d expected 1 to %lld", (long long)m, p.top_k,
-            (long long)problem_rows_max(&p));
+    TRY(problem_check_rows(&p, m));
     *count = 0;
     for (int i = 0; i < OPERAND_COUNT; i++)
         *count += operand_describe(&p, (enum operand)i, m, &operands[*count]);

@@ -22,8 +22,7 @@ enum operand {
 /* What an operand is in every problem that has it. */
 struct operand_row {
     const char *name;
-    size_t in_args; /* offset of its address in struct quern_args */
-    enum quern_sim_access access;
+    size_t in_args;     /* offset of its address in struct quern_args */
     unsigned alignment; /* of its address, in bytes; a power of two */
     bool weights;       /* one of those that quern_quantize makes */
     bool optional;      /* a launch may leave it out */
@@ -32,6 +31,10 @@ extern const struct operand_row operand_rows[OPERAND_COUNT];
 
 /* The operands of a normalised problem, as bits: 1 << OPERAND_A and so on. */
 uint32_t operands_of(const struct quern_problem *p);
+
+/* What kernels of a normalised problem do with an operand that it has: op=moe_align writes what
+ * op=moe reads. */
+enum quern_sim_access operand_access(const struct quern_problem *p, enum operand which);
 
 /* Describes one operand of a normalised problem at m ≥ 1 rows of A; false: the problem has none. */
 bool operand_describe(const struct quern_problem *p, enum operand which, int64_t m,

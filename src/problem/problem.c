@@ -26,7 +26,7 @@ struct names {
     {(const char *const[]){NULL, __VA_ARGS__},                                                     \
      sizeof((const char *const[]){NULL, __VA_ARGS__}) / sizeof(char *)}
 
-static const struct names op_names = NAMES("gemm", "dequant", "moe");
+static const struct names op_names = NAMES("gemm", "dequant", "moe", "moe_align");
 static const struct names weight_names =
     NAMES("nf4", "fp4", "mxfp4", "int4", "fp8", "fp8fnuz", "none");
 static const struct names scale_names = NAMES("f32", "f16", "bf16", "nested", "e8m0", "tensor");
@@ -77,13 +77,21 @@ bool weight_is_table(enum quern_weight w)
     return w == QUERN_W_NF4 || w == QUERN_W_FP4;
 }
 
+bool problem_has_weights(const struct quern_problem *p)
+{
+    return p->op != QUERN_OP_MOE_ALIGN;
+}
+bool problem_has_experts(const struct quern_problem *p)
+{
+    return p->op == QUERN_OP_MOE || p->op == QUERN_OP_MOE_ALIGN;
+}
 bool problem_has_group(const struct quern_problem *p)
 {
-    return p->wq != QUERN_W_NONE && !is_fp8(p->wq);
+    return problem_has_scale(p) && !is_fp8(p->wq);
 }
 bool problem_has_scale(const struct quern_problem *p)
 {
-    return p->wq != QUERN_W_NONE;
+    return problem_has_weights(p) && p->wq != QUERN_W_NONE;
 }
 bool problem_has_zero(const struct quern_problem *p)
 {
@@ -110,12 +118,30 @@ int64_t problem_columns(const struct quern_problem *p)
 
 int64_t problem_results(const struct quern_problem *p, int64_t m)
 {
-    return p->op == QUERN_OP_MOE ? m * p->top_k : m;
+    return problem_has_experts(p) ? m * p->top_k : m;
 }
 
 int64_t problem_rows_max(const struct quern_problem *p)
 {
+    if (p->op == QUERN_OP_MOE_ALIGN)
+        return PROBLEM_ALIGNED_MAX / p->top_k;
     return p->op == QUERN_OP_MOE ? INT32_MAX / p->top_k : INT32_MAX;
+}
+
+quern_status problem_check_rows(const struct quern_problem *p, int64_t m)
+{
+    const int64_t most = problem_rows_max(p);
+
+    FAIL_IF(m < 1 || m > INT32_MAX, QUERN_E_ARGUMENT, "m is %" PRId64 "; expected 1 to %d", m,
+            INT32_MAX);
+    FAIL_IF(m > most && p->op == QUERN_OP_MOE_ALIGN, QUERN_E_ARGUMENT,
+            "m is %" PRId64
+            "; a launch of op=moe_align takes at most %d choices, with top_k=%d 1 to "
+            "%" PRId64 " tokens",
+            m, PROBLEM_ALIGNED_MAX, p->top_k, most);
+    FAIL_IF(m > most, QUERN_E_ARGUMENT, "m is %" PRId64 "; with top_k=%d expected 1 to %" PRId64, m,
+            p->top_k, most);
+    return QUERN_OK;
 }
 
 int64_t problem_blocks(const struct quern_problem *p, int64_t m)
@@ -195,7 +221,7 @@ uint64_t problem_hash(const struct quern_problem *p)
      * golden ratio, made odd */
     h = (h ^ (uint64_t)p->n) * UINT64_C(0x9e3779b97f4a7c15);
     h = ((h ^ h >> 32) ^ (uint64_t)p->k) * UINT64_C(0x9e3779b97f4a7c15);
-    if (p->op == QUERN_OP_MOE)
+    if (problem_has_experts(p))
         h = ((h ^ h >> 32) ^ (uint64_t)p->experts ^ (uint64_t)p->top_k << 16 ^
              (uint64_t)p->block_rows << 32) *
             UINT64_C(0x9e3779b97f4a7c15);
@@ -247,8 +273,12 @@ static quern_status check_range(const char *word, int value, const struct names 
 
 static quern_status check_absent(const char *word, bool absent, const struct quern_problem *p)
 {
-    FAIL_IF(!absent, QUERN_E_PROBLEM, "%s does not apply to op=%s wq=%s; leave it out", word,
-            name_of(&op_names, (int)p->op), weight_name(p->wq));
+    const char *const op = op_name(p->op);
+
+    FAIL_IF(!absent && !problem_has_weights(p), QUERN_E_PROBLEM,
+            "%s does not apply to op=%s; leave it out", word, op);
+    FAIL_IF(!absent, QUERN_E_PROBLEM, "%s does not apply to op=%s wq=%s; leave it out", word, op,
+            weight_name(p->wq));
     return QUERN_OK;
 }
 
@@ -372,18 +402,23 @@ static quern_status check_pairs(const struct quern_problem *p)
     return QUERN_OK;
 }
 
-/* experts, top_k and block_rows, of op=moe alone. */
+/* experts, top_k and block_rows, of op=moe and op=moe_align alone. */
 static quern_status check_experts(const struct quern_problem *p)
 {
-    if (p->op != QUERN_OP_MOE) {
+    if (!problem_has_experts(p)) {
         TRY(check_absent("experts", !p->experts, p));
         TRY(check_absent("top_k", !p->top_k, p));
         return check_absent("block_rows", !p->block_rows, p);
     }
+    const char *const op = op_name(p->op);
     FAIL_IF(p->experts < 1 || p->experts > PROBLEM_EXPERTS_MAX, QUERN_E_PROBLEM,
-            "experts=%d; op=moe expects 1 to %d", p->experts, PROBLEM_EXPERTS_MAX);
+            "experts=%d; op=%s expects 1 to %d", p->experts, op, PROBLEM_EXPERTS_MAX);
     FAIL_IF(p->top_k < 1 || p->top_k > PROBLEM_TOP_K_MAX, QUERN_E_PROBLEM,
-            "top_k=%d; op=moe expects 1 to %d", p->top_k, PROBLEM_TOP_K_MAX);
+            "top_k=%d; op=%s expects 1 to %d", p->top_k, op, PROBLEM_TOP_K_MAX);
+    FAIL_IF(!p->block_rows && p->op == QUERN_OP_MOE_ALIGN, QUERN_E_PROBLEM,
+            "block_rows is missing; op=moe_align expects what quern_op_block_rows gives of the "
+            "op=moe that reads its rows, a power of two from 1 to %d",
+            PROBLEM_BLOCK_ROWS_MAX);
     FAIL_IF(p->block_rows < 0 || p->block_rows > PROBLEM_BLOCK_ROWS_MAX ||
                 (p->block_rows & (p->block_rows - 1)),
             QUERN_E_PROBLEM, "block_rows=%d; expected a power of two from 1 to %d", p->block_rows,
@@ -428,16 +463,37 @@ quern_status problem_view(const struct quern_problem *in, struct quern_problem *
     return status;
 }
 
+/* Of op=moe_align, which has no layer. */
+static quern_status normalise_alignment(const struct quern_problem *p, struct quern_problem *out)
+{
+    const struct {
+        const char *word;
+        bool absent;
+    } of_layers[] = {{"wq", !p->wq},      {"group", !p->group}, {"scale", !p->scale},
+                     {"zero", !p->zero},  {"a", !p->a},         {"c", !p->c},
+                     {"n", !p->n},        {"k", !p->k},         {"bias", !p->bias},
+                     {"act", !p->act},    {"glu", !p->glu},     {"layout", !p->layout},
+                     {"round", !p->round}};
+
+    for (size_t i = 0; i < sizeof of_layers / sizeof *of_layers; i++)
+        TRY(check_absent(of_layers[i].word, of_layers[i].absent, p));
+    TRY(check_experts(p));
+    *out = *p;
+    return QUERN_OK;
+}
+
 static quern_status normalise(struct quern_problem p, struct quern_problem *out)
 {
+    p.op = p.op ? p.op : QUERN_OP_GEMM;
+    TRY(check_range("op", (int)p.op, &op_names));
+    if (p.op == QUERN_OP_MOE_ALIGN)
+        return normalise_alignment(&p, out);
     FAIL_IF(!p.wq, QUERN_E_PROBLEM,
             "wq is missing; expected wq=nf4, fp4, mxfp4, int4, fp8, fp8fnuz "
             "or none");
     TRY(check_range("wq", (int)p.wq, &weight_names));
     FAIL_IF(!p.n, QUERN_E_PROBLEM, "n is missing or 0; expected the number of output features");
     FAIL_IF(!p.k, QUERN_E_PROBLEM, "k is missing or 0; expected the number of input features");
-    p.op = p.op ? p.op : QUERN_OP_GEMM;
-    TRY(check_range("op", (int)p.op, &op_names));
     if (p.op != QUERN_OP_DEQUANT)
         FAIL_IF(!p.a, QUERN_E_PROBLEM, "a is missing; expected the type of the activations");
     else
@@ -525,10 +581,6 @@ static bool has_kernels(const struct quern_problem *p)
 {
     return p->kernels != 0;
 }
-static bool has_experts(const struct quern_problem *p)
-{
-    return p->op == QUERN_OP_MOE;
-}
 static bool has_block_rows(const struct quern_problem *p)
 {
     return p->block_rows != 0;
@@ -545,22 +597,22 @@ static const struct word {
 } words[] = {
 #define FIELD(member) offsetof(struct quern_problem, member)
     {"op", WORD_ENUM, FIELD(op), &op_names, NULL},
-    {"wq", WORD_ENUM, FIELD(wq), &weight_names, NULL},
+    {"wq", WORD_ENUM, FIELD(wq), &weight_names, problem_has_weights},
     {"group", WORD_GROUP, FIELD(group), NULL, problem_has_group},
     {"scale", WORD_ENUM, FIELD(scale), &scale_names, problem_has_scale},
     {"zero", WORD_ENUM, FIELD(zero), &zero_names, problem_has_zero},
     {"a", WORD_ENUM, FIELD(a), &dtype_names, problem_has_activation},
-    {"c", WORD_ENUM, FIELD(c), &dtype_names, NULL},
-    {"n", WORD_DIMENSION, FIELD(n), NULL, NULL},
-    {"k", WORD_DIMENSION, FIELD(k), NULL, NULL},
+    {"c", WORD_ENUM, FIELD(c), &dtype_names, problem_has_weights},
+    {"n", WORD_DIMENSION, FIELD(n), NULL, problem_has_weights},
+    {"k", WORD_DIMENSION, FIELD(k), NULL, problem_has_weights},
     {"bias", WORD_FLAG, FIELD(bias), NULL, problem_has_activation},
     {"act", WORD_ENUM, FIELD(act), &act_names, has_act},
     {"glu", WORD_ENUM, FIELD(glu), &glu_names, has_act},
-    {"experts", WORD_COUNT, FIELD(experts), NULL, has_experts},
-    {"top_k", WORD_COUNT, FIELD(top_k), NULL, has_experts},
+    {"experts", WORD_COUNT, FIELD(experts), NULL, problem_has_experts},
+    {"top_k", WORD_COUNT, FIELD(top_k), NULL, problem_has_experts},
     {"block_rows", WORD_COUNT, FIELD(block_rows), NULL, has_block_rows},
-    {"layout", WORD_ENUM, FIELD(layout), &layout_names, NULL},
-    {"round", WORD_ENUM, FIELD(round), &round_names, NULL},
+    {"layout", WORD_ENUM, FIELD(layout), &layout_names, problem_has_weights},
+    {"round", WORD_ENUM, FIELD(round), &round_names, problem_has_weights},
     {"exact", WORD_ENUM, FIELD(exact), &exact_names, has_exact},
     {"kernels", WORD_ENUM, FIELD(kernels), &kernels_names, has_kernels},
 #undef FIELD
@@ -683,8 +735,10 @@ quern_status quern_problem_parse(const char *text, struct quern_problem *problem
         at += length;
     }
     for (size_t i = 0; i < WORDS; i++)
-        if (seen[i] && words[i].kind == WORD_FLAG && p.op == QUERN_OP_DEQUANT)
-            FAIL(QUERN_E_PROBLEM, "%s does not apply to op=dequant; leave it out", words[i].key);
+        if (seen[i] && words[i].kind == WORD_FLAG &&
+            (p.op == QUERN_OP_DEQUANT || p.op == QUERN_OP_MOE_ALIGN))
+            FAIL(QUERN_E_PROBLEM, "%s does not apply to op=%s; leave it out", words[i].key,
+                 op_name(p.op));
     TRY(normalise(p, &p));
     extensible_write(problem_type, &p, problem);
     return QUERN_OK;

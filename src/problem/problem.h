@@ -14,6 +14,8 @@
 #define PROBLEM_EXPERTS_MAX    1024
 #define PROBLEM_TOP_K_MAX      64
 #define PROBLEM_BLOCK_ROWS_MAX 128
+/* The most choices that a launch of op=moe_align puts into blocks. */
+#define PROBLEM_ALIGNED_MAX 65536
 
 /* Views a caller's problem as this version's struct. *view becomes `in`, or `own`, with a copy,
  * where the caller was compiled against a struct of another size. QUERN_E_ARGUMENT: that size is
@@ -36,6 +38,9 @@ bool problem_has_group(const struct quern_problem *p);
 bool problem_has_scale(const struct quern_problem *p);
 bool problem_has_zero(const struct quern_problem *p);
 bool problem_has_activation(const struct quern_problem *p);
+bool problem_has_weights(const struct quern_problem *p);
+/* Whether a problem of op=moe or op=moe_align, whose rows are choices in blocks of one expert. */
+bool problem_has_experts(const struct quern_problem *p);
 
 /* Weights along K that share a scale, for a normalised problem with groups; group=channel gives K.
  */
@@ -54,13 +59,16 @@ int64_t problem_weight_row(const struct quern_problem *p, int64_t row);
 bool problem_pairs_near(const struct quern_problem *p);
 
 /*
- * Of a normalised problem with activations and m rows of A: rows of C, of op=moe the choices, m
- * times top_k, else m; and the most rows of A that a launch has, so that a row of C fits 31 bits.
+ * Of a normalised problem and m rows of A: rows of C; with experts the choices, m times top_k. And
+ * the most rows of A that a launch has: so many that a row of C fits 31 bits; of op=moe_align
+ * fewer.
  */
 int64_t problem_results(const struct quern_problem *p, int64_t m);
 int64_t problem_rows_max(const struct quern_problem *p);
-/* Of op=moe with its block_rows, and m rows of A: the most slots that blocks for so many choices
- * have together, and how many blocks that is. */
+/* QUERN_E_ARGUMENT: a launch of a normalised problem has no such number of rows. */
+quern_status problem_check_rows(const struct quern_problem *p, int64_t m);
+/* Of a problem with experts and block_rows, and m rows of A: the most slots that blocks for so many
+ * choices have together, and how many blocks that is. */
 int64_t problem_slots(const struct quern_problem *p, int64_t m);
 int64_t problem_blocks(const struct quern_problem *p, int64_t m);
 /* The layer of one expert of op=moe: its weights' bytes, operands and products are those of this

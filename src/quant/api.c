@@ -14,6 +14,8 @@ static quern_status normalise(const struct quern_problem *problem, struct quern_
     FAIL_IF(normal->op == QUERN_OP_MOE, QUERN_E_PROBLEM,
             "weights of op=moe are made expert by expert, by the same words with op=gemm; experts' "
             "operands follow one another");
+    FAIL_IF(!problem_has_weights(normal), QUERN_E_PROBLEM, "op=%s has no weights",
+            op_name(normal->op));
     return quant_accepts(normal);
 }
 

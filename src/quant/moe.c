@@ -39,11 +39,10 @@ quern_status quern_moe_slots(const struct quern_problem *problem, int64_t m, int
 
     FAIL_IF(!slots, QUERN_E_ARGUMENT, "slots is null");
     TRY(problem_normalise(problem, &p));
-    FAIL_IF(p.op != QUERN_OP_MOE || !p.block_rows, QUERN_E_ARGUMENT,
-            "only op=moe with block_rows has slots; quern_op_block_rows gives block_rows");
-    FAIL_IF(m < 1 || m > problem_rows_max(&p), QUERN_E_ARGUMENT,
-            "m=%lld rows of A; with top_k=%d expected 1 to %lld", (long long)m, p.top_k,
-            (long long)problem_rows_max(&p));
+    FAIL_IF(!problem_has_experts(&p) || !p.block_rows, QUERN_E_ARGUMENT,
+            "only op=moe with block_rows, and op=moe_align, have slots; quern_op_block_rows gives "
+            "block_rows");
+    TRY(problem_check_rows(&p, m));
     *slots = problem_slots(&p, m);
     return QUERN_OK;
 }
@@ -176,6 +175,9 @@ quern_status quant_reference_moe(const struct quern_problem *p, const union oper
 
 /* ---- Operands for a test --------------------------------------------------------------------- */
 
+/* One in so many choices of op=moe_align is no expert's. */
+#define NOBODY_ONE_IN 16
+
 /* Chooses top_k experts for each of m tokens, all different where there are so many. */
 static void choose_experts(const struct quern_problem *p, int64_t m, uint64_t seed, int32_t *ids)
 {
@@ -192,6 +194,18 @@ static void choose_experts(const struct quern_problem *p, int64_t m, uint64_t se
                 }
             of_token[j] = id;
         }
+}
+
+void quant_random_ids(const struct quern_problem *p, int64_t m, uint64_t seed, int32_t *ids)
+{
+    static const int32_t nobody[] = {-1, INT32_MIN, INT32_MAX, PROBLEM_EXPERTS_MAX};
+
+    choose_experts(p, m, seed, ids);
+    for (int64_t i = 0; i < problem_results(p, m); i++) {
+        const uint64_t drawn = quant_random_at(~seed, (uint64_t)i);
+        if (drawn % NOBODY_ONE_IN == 0)
+            ids[i] = nobody[drawn / NOBODY_ONE_IN % (sizeof nobody / sizeof *nobody)];
+    }
 }
 
 quern_status quant_random_moe(const struct quern_problem *p, int64_t m, uint64_t seed,

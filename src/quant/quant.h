@@ -167,12 +167,15 @@ static inline uint64_t quant_random_at(uint64_t seed, uint64_t index)
 /*
  * Mixtures of experts (moe.c), of a problem with block_rows. quant_moe_align puts the choices
  * topk_ids [m, top_k], i32, into blocks: rows, experts and rows_used are as quern.h describes them,
- * experts of unused blocks -1; a choice of no expert 0…experts-1 is in no block. The other two are
- * what quant_reference and quant_random do for op=moe, by what they do for each expert's op=gemm
- * (`of_expert`): y[m·top_k, N] is NaN in rows that no block names. They block. QUERN_E_MEMORY.
+ * experts of unused blocks -1; a choice of no expert 0…experts-1 is in no block. quant_random_ids
+ * is what quant_random does for op=moe_align: each token's experts differ, but one choice in 16 is
+ * no expert's. The other two are what quant_reference and quant_random do for op=moe, by what they
+ * do for each expert's op=gemm (`of_expert`): y[m·top_k, N] is NaN in rows that no block names. They
+ * block. QUERN_E_MEMORY.
  */
 void quant_moe_align(const struct quern_problem *problem, int64_t m, const int32_t *topk_ids,
                      int32_t *rows, int32_t *experts, int32_t *rows_used);
+void quant_random_ids(const struct quern_problem *problem, int64_t m, uint64_t seed, int32_t *ids);
 typedef quern_status quant_reference_fn(const struct quern_problem *problem,
                                         const union operand_pointers *in, int64_t m, double *y);
 typedef quern_status quant_random_fn(const struct quern_problem *problem, int64_t m, uint64_t seed,

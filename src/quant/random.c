@@ -199,6 +199,11 @@ quern_status quant_random(const struct quern_problem *problem, int64_t m, uint64
 
     if (problem->op == QUERN_OP_MOE)
         return quant_random_moe(problem, m, seed, out, quant_random);
+    if (problem->op == QUERN_OP_MOE_ALIGN) {
+        if (out->topk_ids)
+            quant_random_ids(problem, m, seed, out->topk_ids);
+        return QUERN_OK;
+    }
     if (out->a)
         fill(&(struct fill){.function = fill_normal,
                             .seed = quant_random_at(seed, 0),

@@ -192,7 +192,8 @@ static quern_status check(const struct quern_problem *p, const union operand_poi
     FAIL_IF(m < 1 || m > PROBLEM_MAX_DIMENSION, QUERN_E_ARGUMENT, "m=%lld rows; expected 1 to %lld",
             (long long)m, (long long)PROBLEM_MAX_DIMENSION);
     for (int i = 0; i < OPERAND_COUNT; i++)
-        FAIL_IF(operand_rows[i].access == QUERN_SIM_READ && !in->at[i] != !(wanted >> i & 1),
+        FAIL_IF(operand_access(p, (enum operand)i) == QUERN_SIM_READ &&
+                    !in->at[i] != !(wanted >> i & 1),
                 QUERN_E_ARGUMENT, "operand %s is %s", operand_rows[i].name,
                 in->at[i] ? "given, but the problem has none" : "null");
     return QUERN_OK;

@@ -92,6 +92,7 @@ static const struct {
      "gfx942", 32768},
     {"moe_none_bf16_m8_gfx1201", "op=moe wq=none n=1408 k=2048 a=bf16 experts=64 top_k=6",
      "gfx1201", 300},
+    {"moe_align_gfx942", "op=moe_align experts=128 top_k=8 block_rows=16", "gfx942", 1},
     {"fp4_f16_tail_m3_gfx1201", "wq=fp4 n=100 k=416 group=32 a=f16 c=f32", "gfx1201", 3},
 };
 #define GOLDEN_COUNT (sizeof golden / sizeof *golden)

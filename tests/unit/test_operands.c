@@ -11,6 +11,8 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include "t_context.h"
+
 #include "base/os.h"
 #include "dispatch/dispatch.h"
 #include "plan/args.h"
@@ -166,6 +168,8 @@ static void for_all_problems(check_fn check)
                                           "c=bf16 bias=1 act=silu_mul glu=interleaved"};
     static const char *const sizes[] = {"n=40 k=384", "n=24 k=4096 group=256",
                                         "n=16 k=96 group=channel", "n=16 k=96 group=32"};
+    static const char *const alignments[] = {"op=moe_align experts=8 top_k=2 block_rows=16",
+                                             "op=moe_align experts=300 top_k=1 block_rows=4"};
     int count = 0;
 
     for (int i = 0; i < COUNT(ops) * COUNT(weights) * COUNT(layouts) * COUNT(scales); i++)
@@ -184,6 +188,10 @@ static void for_all_problems(check_fn check)
             check(&p, text);
             count++;
         }
+    for (int i = 0; i < COUNT(alignments); i++, count++) {
+        const struct quern_problem p = t_problem(alignments[i]);
+        check(&p, alignments[i]);
+    }
     print_message("%d problems\n", count);
     assert_true(count > 500);
 }
@@ -268,7 +276,8 @@ static uint32_t documented(const char *text)
     return operands;
 }
 
-/* Operands in the document's order, then the numbers, of op=gemm alone. */
+/* Operands in the document's order, then the numbers: those of products, of op=moe_align the first
+ * alone, of op=dequant none. */
 static void check_arguments(const struct quern_problem *p, const char *text)
 {
     static const enum plan_arg numbers[] = {PLAN_ARG_M, PLAN_ARG_FIRST, PLAN_ARG_LDA, PLAN_ARG_LDC,
@@ -283,7 +292,9 @@ static void check_arguments(const struct quern_problem *p, const char *text)
         for (int i = 0; i < row_count; i++)
             if (applies(rows[i].when, text))
                 assert_string_equal(plan_arg_name(args[n++]), rows[i].name);
-        const size_t rest = p->op == QUERN_OP_DEQUANT ? 0 : 4 + (size_t)resident;
+        const size_t rest = p->op == QUERN_OP_DEQUANT     ? 0
+                            : p->op == QUERN_OP_MOE_ALIGN ? 1
+                                                          : 4 + (size_t)resident;
         assert_int_equal(count, n + rest);
         assert_memory_equal(args + n, numbers, rest * sizeof *numbers);
     }

@@ -11,6 +11,7 @@
 
 #include "problem/problem.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static void expect_text(const char *in, const char *canonical)
@@ -50,6 +51,8 @@ static void test_defaults(void **state)
                 "round=rne");
     expect_text("op=dequant wq=nf4 n=8 k=64 c=f16",
                 "op=dequant wq=nf4 group=64 scale=f32 c=f16 n=8 k=64 layout=bnb round=rne");
+    expect_text("block_rows=16 top_k=8 op=moe_align experts=128",
+                "op=moe_align experts=128 top_k=8 block_rows=16");
     expect_text("op=dequant wq=int4 group=channel zero=u8 n=8 k=96 c=bf16",
                 "op=dequant wq=int4 group=channel scale=bf16 zero=u8 c=bf16 n=8 k=96 layout=k8 "
                 "round=rne");
@@ -125,6 +128,31 @@ static void test_refusals(void **state)
     expect_refused("wq=nf4 n=64 k=64 a=f16 act=silu_mul glu=1", "expected halves or interleaved");
     expect_refused("op=dequant wq=nf4 n=64 k=64 c=f16 act=silu_mul glu=halves",
                    "act does not apply to op=dequant");
+    expect_refused("op=moe_align top_k=8 block_rows=16",
+                   "experts=0; op=moe_align expects 1 to 1024");
+    expect_refused("op=moe_align experts=1025 top_k=8 block_rows=16",
+                   "experts=1025; op=moe_align expects 1 to 1024");
+    expect_refused("op=moe_align experts=8 block_rows=16", "top_k=0; op=moe_align expects 1 to 64");
+    expect_refused("op=moe_align experts=8 top_k=65 block_rows=16",
+                   "top_k=65; op=moe_align expects 1 to 64");
+    expect_refused("op=moe_align experts=8 top_k=2",
+                   "block_rows is missing; op=moe_align expects what quern_op_block_rows gives");
+    expect_refused("op=moe_align experts=8 top_k=2 block_rows=12",
+                   "block_rows=12; expected a power of two from 1 to 128");
+    expect_refused("op=moe_align experts=8 top_k=2 block_rows=256",
+                   "block_rows=256; expected a power of two from 1 to 128");
+    static const char *const of_layers[] = {
+        "wq=nf4",    "group=32",  "scale=f32",     "zero=u8",     "a=f16",        "c=f16",
+        "n=8",       "k=8",       "bias=0",        "bias=1",      "act=silu_mul", "glu=halves",
+        "layout=k8", "round=rne", "exact=precise", "kernels=base"};
+    for (size_t i = 0; i < sizeof of_layers / sizeof *of_layers; i++) {
+        char in[128], part[128];
+        snprintf(in, sizeof in, "op=moe_align experts=8 top_k=2 block_rows=4 %s", of_layers[i]);
+        snprintf(part, sizeof part, "%.*s does not apply to op=moe_align; leave it out",
+                 (int)strcspn(of_layers[i], "="), of_layers[i]);
+        expect_refused(in, part);
+    }
+    expect_refused("wq=nf4 n=64 k=64 a=f16 experts=8", "experts does not apply to op=gemm wq=nf4");
     expect_refused("wq=nf4\tn=64 k=64 a=f16", "wq=nf4\\u0009n=64 is unknown");
 }
 
@@ -219,6 +247,16 @@ static void test_equality(void **state)
     assert_int_equal(problem_hash(&p), problem_hash(&q));
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         assert_int_equal(quern_problem_parse(others[i], &q), QUERN_OK);
+        assert_false(problem_equal(&p, &q));
+        assert_int_not_equal(problem_hash(&p), problem_hash(&q));
+    }
+    static const char *const alignments[] = {"op=moe_align experts=8 top_k=2 block_rows=16",
+                                             "op=moe_align experts=9 top_k=2 block_rows=16",
+                                             "op=moe_align experts=8 top_k=4 block_rows=16",
+                                             "op=moe_align experts=8 top_k=2 block_rows=32"};
+    quern_problem_parse(alignments[0], &p);
+    for (size_t i = 1; i < sizeof alignments / sizeof *alignments; i++) {
+        assert_int_equal(quern_problem_parse(alignments[i], &q), QUERN_OK);
         assert_false(problem_equal(&p, &q));
         assert_int_not_equal(problem_hash(&p), problem_hash(&q));
     }

@@ -118,12 +118,13 @@ static json_t *resources_json(const struct quern_resources *r)
                      (json_int_t)r->scratch_bytes, "waves_per_simd", (json_int_t)r->waves_per_simd);
 }
 
-/* What only a plan of op=moe has: how many rows of A there are, slots, and slots of a block. */
+/* What only a plan of op=moe or op=moe_align has: how many rows of A, or tokens, there are, slots,
+ * and slots of a block. */
 static int add_blocks(json_t *plan, const struct quern_problem *problem, int64_t m)
 {
     int64_t slots;
 
-    if (problem->op != QUERN_OP_MOE)
+    if (problem->op != QUERN_OP_MOE && problem->op != QUERN_OP_MOE_ALIGN)
         return EXIT_OK;
     const quern_status status = quern_moe_slots(problem, m, &slots);
     if (status)
@@ -149,7 +150,8 @@ int launch_plan_make(quern_op *op, const struct quern_problem *given, const char
     quern_status status;
 
     /* the text of the plan says how large blocks are, so that its operands can be made anew */
-    if ((status = quern_op_block_rows(op, m, &at_m.block_rows)) ||
+    if ((given->op != QUERN_OP_MOE_ALIGN &&
+         (status = quern_op_block_rows(op, m, &at_m.block_rows))) ||
         (status = quern_problem_text(problem, text, sizeof text)) ||
         (status = quern_problem_operands(problem, m, operands, &operand_count)) ||
         (status = quern_op_launches(op, m, launches, &launch_count)) ||

@@ -43,33 +43,44 @@ static struct buffer *buffer_named(struct simulation *s, const char *name)
     return NULL;
 }
 
-/* Makes up which experts the rows of A go to, where no file says it: for each top_k different ones,
- * all equally likely. Any bits would name none. */
+/* Makes up the experts of m tokens: for each top_k different ones, all equally likely. */
+static void make_up_ids(const struct quern_problem *p, int64_t m, int32_t *ids)
+{
+    uint64_t state = 1;
+
+    for (int64_t i = 0; i < m * p->top_k; i++) {
+        const int64_t first = i / p->top_k * p->top_k;
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        ids[i] = (int32_t)((state >> 33) % (uint64_t)p->experts);
+        for (int64_t j = first; j < i && p->top_k <= p->experts; j++)
+            if (ids[j] == ids[i]) { /* the next one, and compare from the beginning */
+                ids[i] = (ids[i] + 1) % p->experts;
+                j = first - 1;
+            }
+    }
+}
+
+/* Makes up which experts the rows of A go to, where no file says it. Any bits would name none. */
 static int make_up_blocks(struct simulation *s)
 {
     struct quern_problem p = QUERN_INIT(struct quern_problem);
     struct buffer *const rows = buffer_named(s, "rows"),
                          *const experts = buffer_named(s, "experts"),
-                         *const used = buffer_named(s, "rows_used");
-    uint64_t state = 1;
-
-    if (!s->plan.problem || quern_problem_parse(s->plan.problem, &p) || p.op != QUERN_OP_MOE ||
-        !rows || !experts || !used || rows->path || experts->path || used->path)
-        return EXIT_OK;
+                         *const used = buffer_named(s, "rows_used"),
+                         *const chosen = buffer_named(s, "topk_ids");
     const int64_t m = s->plan.m;
+
+    if (!s->plan.problem || quern_problem_parse(s->plan.problem, &p))
+        return EXIT_OK;
+    if (p.op == QUERN_OP_MOE_ALIGN && chosen && !chosen->path)
+        make_up_ids(&p, m, chosen->memory);
+    if (p.op != QUERN_OP_MOE || !rows || !experts || !used || rows->path || experts->path ||
+        used->path)
+        return EXIT_OK;
     int32_t *const ids = calloc((size_t)(m * p.top_k), sizeof *ids);
     if (!ids)
         return fail("out of memory");
-    for (int64_t i = 0; i < m * p.top_k; i++) {
-        const int64_t first = i / p.top_k * p.top_k;
-        state = state * 6364136223846793005u + 1442695040888963407u;
-        ids[i] = (int32_t)((state >> 33) % (uint64_t)p.experts);
-        for (int64_t j = first; j < i && p.top_k <= p.experts; j++)
-            if (ids[j] == ids[i]) { /* the next one, and compare from the beginning */
-                ids[i] = (ids[i] + 1) % p.experts;
-                j = first - 1;
-            }
-    }
+    make_up_ids(&p, m, ids);
     const quern_status e = quern_moe_align(&p, m, ids, rows->memory, experts->memory, used->memory);
     free(ids);
     return e ? fail_status(e, NULL) : EXIT_OK;

@@ -63,6 +63,8 @@ static int quantize(struct quantization *q)
         return misuse("which weights? give w=FILE, f32 [N,K]");
     if (!q->directory)
         return misuse("where to? give --out, a directory for the operand files");
+    if (!q->problem.n)
+        return misuse("%s has no weights", q->text);
     /* N and K were checked: their product, times 4, fits */
     const uint64_t bytes = (uint64_t)q->problem.n * (uint64_t)q->problem.k * sizeof(float);
     if ((status = file_read_operand("w", files[0].path, bytes, &q->w)))

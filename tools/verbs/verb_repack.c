@@ -195,6 +195,8 @@ static int repack(struct repacking *r)
     if ((status = options_first_problem(&r->common, &r->problem, r->text)) ||
         (status = operand_files(&r->common, r->files, &r->file_count)))
         return status;
+    if (!r->problem.n)
+        return misuse("%s has no weights", r->text);
     return r->to ? repack_layout(r) : repack_checkpoint(r);
 }
 

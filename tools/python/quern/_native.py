@@ -71,7 +71,7 @@ class Args(Sized):
                 ("offset", c_void_p), ("bias", c_void_p), ("c", c_void_p), ("a_scale", c_void_p),
                 ("b_scale", c_void_p), ("workspace", c_void_p), ("lda", c_int64), ("ldc", c_int64),
                 ("rows", c_void_p), ("experts", c_void_p), ("rows_used", c_void_p),
-                ("routing", c_void_p), ("slots", c_int64)]
+                ("routing", c_void_p), ("slots", c_int64), ("topk_ids", c_void_p)]
 
 
 class Progress(Sized):
