@@ -32,6 +32,8 @@ static void name_kernel(struct plan *p)
     }
     if (problem_has_group(q))
         snprintf(group, sizeof group, "_g%" PRId64 "%s", problem_group(q), nested);
+    else if (q->scale == QUERN_SCALE_BLOCK128)
+        snprintf(group, sizeof group, "_block128");
     snprintf(p->symbol, sizeof p->symbol, "quern_%s%s_%s_n%" PRId64 "_k%" PRId64 "%s%s", op,
              weight_name(q->wq), type, q->n, q->k, group, rows);
 }

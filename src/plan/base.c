@@ -62,6 +62,8 @@ quern_status base_accepts(const struct quern_problem *q, const struct target *ta
     FAIL_IF(q->act, QUERN_E_DECLINED,
             "base kernels store the product itself: act=%s has kernels made to order only",
             act_name(q->act));
+    FAIL_IF(q->scale == QUERN_SCALE_BLOCK128, QUERN_E_DECLINED,
+            "scale=block128 has kernels made to order only");
     FAIL_IF(q->exact, QUERN_E_DECLINED, "base kernels make no promise: leave exact out");
     FAIL_IF(q->n < family->base_rows, QUERN_E_DECLINED,
             "n=%" PRId64 "; base kernels of wq=%s take %d or more", q->n, weight_name(q->wq),

@@ -170,10 +170,16 @@ static bool rounds(const struct plan *p)
     return !field_has_table(p);
 }
 
+static bool has_block_scales(const struct plan *p)
+{
+    return p->problem.scale == QUERN_SCALE_BLOCK128;
+}
+
 static const struct plan_field of_fp8[] = {
     {FIELD_WORD("C_TYPE", field_c_type, "elements of C")},
     {FIELD_WORD("FNUZ", field_fp8_kind, "which kind of fp8")},
     {FIELD_WORD("FORM", fp8_form, "how it is understood")},
+    {FIELD_IF(FIELD_FLAG, "BLOCK_SCALED", has_block_scales, "whether each block has a scale")},
     {FIELD_OF(FIELD_BOOL, "TRUNCATE", field_truncates, "whether f32 becomes bf16 by cutting"),
      .argument = TRUNCATE_ARGUMENT},
     {0},
@@ -204,6 +210,7 @@ static const struct plan_template templates[] = {
     {"decode/scale_group", .when = field_is_int4},
     {"decode/dense", .when = is_fp8},
     {"decode/fp8", .when = is_fp8},
+    {"decode/scale_block128", .when = has_block_scales},
     {.choose = template_of_codes, .when = field_has_table},
     {.choose = template_of_scale, .when = field_has_table},
     {.choose = template_of_family},

@@ -68,15 +68,18 @@ unsigned nvidia_weight_bits(const struct quern_problem *q)
 
 unsigned nvidia_scale_bytes(const struct quern_problem *q)
 {
-    return !problem_has_group(q)         ? 0
-           : q->wq == QUERN_W_INT4       ? dtype_bytes(problem_scale_type(q))
-           : q->scale == QUERN_SCALE_F32 ? 4
-                                         : 1;
+    return q->scale == QUERN_SCALE_BLOCK128 ? 4
+           : !problem_has_group(q)          ? 0
+           : q->wq == QUERN_W_INT4          ? dtype_bytes(problem_scale_type(q))
+           : q->scale == QUERN_SCALE_F32    ? 4
+                                            : 1;
 }
 
 int64_t nvidia_weight_bytes(const struct quern_problem *q)
 {
-    const int64_t groups = problem_has_group(q) ? q->n * (q->k / problem_group(q)) : 0;
+    const int64_t blocks =
+        q->scale == QUERN_SCALE_BLOCK128 ? problem_blocks(q->n) * problem_blocks(q->k) : 0;
+    const int64_t groups = problem_has_group(q) ? q->n * (q->k / problem_group(q)) : blocks;
     const int64_t scale = nvidia_scale_bytes(q);
     const int64_t zero = q->zero == QUERN_ZERO_SCALED ? scale : q->zero == QUERN_ZERO_U8;
 

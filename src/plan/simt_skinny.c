@@ -205,6 +205,51 @@ static int64_t stage_slots(const struct plan *p)
     return stages_of(p) * (6 * loads + 24);
 }
 
+/* ---- Scales of blocks, as the template has them ---------------------------------------------- */
+
+static bool has_block_scales(const struct plan *p)
+{
+    return p->problem.scale == QUERN_SCALE_BLOCK128;
+}
+
+/* Whether `count` neighbours among `total` rows are always in one block of them. */
+static bool in_one_block(int64_t count, int64_t total)
+{
+    return PROBLEM_BLOCK % count == 0 &&
+           (total % count == 0 || total % PROBLEM_BLOCK >= count || total < count);
+}
+
+/* Scales of W that a lane loads for a step. */
+static int w_scales_of(const struct plan *p)
+{
+    const int64_t n = p->problem.n, rows = rows_of_wave(p);
+    const int sum_rows = !is_matrices(p) ? 1 : p->skinny.row_lanes == 8 ? 2 : 4;
+
+    if (p->problem.glu == QUERN_GLU_HALVES)
+        return rows % 2 == 0 && n / 2 % (rows / 2) == 0 && in_one_block(rows / 2, n / 2)
+                   ? 2
+                   : p->skinny.rows * sum_rows;
+    return in_one_block(rows, n) ? 1 : p->skinny.rows * sum_rows;
+}
+
+/* All scales that a lane loads for a step. */
+static int scales_of(const struct plan *p)
+{
+    return w_scales_of(p) + (dtype_bytes(p->problem.a) == 1 ? columns_of(p) : 0);
+}
+
+/* Instructions of a step for them: loads, products of two scales, and scaling sums, of which a
+ * matrix instruction makes four for a lane. The sums begin with 0, which only products that the
+ * text issues in pairs have to be given. */
+static int scale_slots(const struct plan *p)
+{
+    const int columns = columns_of(p), sums = p->skinny.rows * columns;
+    const int of_a = dtype_bytes(p->problem.a) == 1 ? columns * w_scales_of(p) : 0;
+
+    return scales_of(p) + of_a + (dual_dot2(p) ? sums : 0) +
+           (p->products == PRODUCTS_MATRIX ? 4 : 1) * sums;
+}
+
 /* Registers of a lane that hold a step's values of one row, of `bytes` bytes each. */
 static int registers_of(const struct plan *p, int bytes)
 {
@@ -239,7 +284,7 @@ static int slots_of_step(const struct plan *p)
                           : products;
     slots += wb == 1 ? r * fp8_slots(p, p->skinny.vector) : wb == 2 ? r * narrow : 0;
     slots += ab == 1 ? columns * fp8_slots(p, p->skinny.vector) : ab == 2 ? columns * narrow : 0;
-    return slots;
+    return slots + (has_block_scales(p) ? scale_slots(p) : 0);
 }
 
 /* Instructions of a round of the ring beside its steps: addresses, and the loop. */
@@ -283,8 +328,10 @@ static uint32_t vgprs(const struct plan *p)
                           : dtype_bytes(p->problem.a) == 1 ? 36
                                                            : 24);
 
+    const int scales = has_block_scales(p) ? p->skinny.ring * scales_of(p) + sum * r * columns : 0;
+
     return (uint32_t)(p->skinny.ring * loads + (p->skinny.stage ? of_a : 0) + sum * r * columns +
-                      converts + (p->skinny.row_lanes > 1 ? 4 * columns : 0) + 16);
+                      converts + (p->skinny.row_lanes > 1 ? 4 * columns : 0) + scales + 16);
 }
 
 /* Groups of rows of W that a launch has side by side. */
@@ -398,10 +445,11 @@ static bool estimate_all(struct plan *p, const struct model_counts *counted)
 
 /* Whether waves may have numbers of rows that are no power of two. CDNA parts have many compute
  * units, with few rows of W for each: 5 or 7 at a time may divide them more evenly. They are tried
- * where the text pairs dot products, too. */
+ * where the text pairs dot products, too. With scales of blocks each of their rows would need a
+ * scale of its own, as no block holds a whole number of such groups. */
 static bool any_rows(const struct plan *p)
 {
-    return p->skinny.row_lanes == 1 && p->m_tile <= STEPS_M_MAX &&
+    return p->skinny.row_lanes == 1 && !has_block_scales(p) && p->m_tile <= STEPS_M_MAX &&
            (p->target->capabilities & CAP_MFMA || dual_dot2(p));
 }
 
@@ -729,6 +777,7 @@ static const struct plan_field formats[] = {
     {FIELD_WORD("FORM", fp8_form, "how it is understood"), .when = has_fp8},
     {FIELD_OF(FIELD_FLAG, "A_SCALED", a_scaled, "whether A has a scale")},
     {FIELD_IF(FIELD_FLAG, "B_SCALED", has_fp8, "whether W has one")},
+    {FIELD_IF(FIELD_FLAG, "BLOCK_SCALED", has_block_scales, "whether each block has one")},
     {FIELD_OF(FIELD_BOOL, "TRUNCATE", field_truncates, "whether f32 becomes bf16 by cutting"),
      .argument = TRUNCATE_ARGUMENT},
     {FIELD_WORD("PRODUCTS", field_products, "how weights are multiplied")},
@@ -767,18 +816,20 @@ static const struct plan_field shape[] = {
 static const struct plan_fields fields[] = {{layer_fields}, {formats},     {tile_fields},
                                             {shape},        {grid_fields}, {0}};
 
-static const struct plan_template templates[] = {{"prelude/prelude"},
-                                                 {"prelude/layer"},
-                                                 {.choose = template_of_rows},
-                                                 {"prelude/glu", .when = field_has_act},
-                                                 {"prelude/reduce"},
-                                                 {"prelude/round"},
-                                                 {"prelude/stage"},
-                                                 {"decode/dense"},
-                                                 {"decode/fp8", .when = has_fp8},
-                                                 {"prelude/dual_dot2", .when = dual_dot2},
-                                                 {"family/simt_skinny"},
-                                                 {0}};
+static const struct plan_template templates[] = {
+    {"prelude/prelude"},
+    {"prelude/layer"},
+    {.choose = template_of_rows},
+    {"prelude/glu", .when = field_has_act},
+    {"prelude/reduce"},
+    {"prelude/round"},
+    {"prelude/stage"},
+    {"decode/dense"},
+    {"decode/fp8", .when = has_fp8},
+    {"decode/scale_block128", .when = has_block_scales},
+    {"prelude/dual_dot2", .when = dual_dot2},
+    {"family/simt_skinny"},
+    {0}};
 
 const struct family family_simt_skinny = {
     .name = "simt_skinny",

@@ -153,6 +153,23 @@ static struct shape scales_shape(const struct quern_problem *p)
     return matrix(p->n, groups_of_row(p));
 }
 
+static bool has_b_scale(const struct quern_problem *p)
+{
+    return p->scale == QUERN_SCALE_TENSOR || p->scale == QUERN_SCALE_BLOCK128;
+}
+
+/* Scales of fp8: one for all, or one for each block. */
+static struct shape a_scale_shape(const struct quern_problem *p, int64_t m)
+{
+    return p->scale == QUERN_SCALE_BLOCK128 ? matrix(m, problem_blocks(p->k)) : vector(1);
+}
+
+static struct shape b_scale_shape(const struct quern_problem *p)
+{
+    return p->scale == QUERN_SCALE_BLOCK128 ? matrix(problem_blocks(p->n), problem_blocks(p->k))
+                                            : vector(1);
+}
+
 static struct shape result_shape(const struct quern_problem *p, int64_t m)
 {
     return problem_has_activation(p) ? matrix(problem_results(p, m), problem_columns(p))

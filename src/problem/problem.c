@@ -29,7 +29,8 @@ struct names {
 static const struct names op_names = NAMES("gemm", "dequant", "moe", "moe_align");
 static const struct names weight_names =
     NAMES("nf4", "fp4", "mxfp4", "int4", "fp8", "fp8fnuz", "none");
-static const struct names scale_names = NAMES("f32", "f16", "bf16", "nested", "e8m0", "tensor");
+static const struct names scale_names =
+    NAMES("f32", "f16", "bf16", "nested", "e8m0", "tensor", "block128");
 static const struct names zero_names = NAMES("none", "u8", "scaled");
 static const struct names dtype_names = NAMES("f32", "f16", "bf16", "fp8", "fp8fnuz");
 static const struct names layout_names =
@@ -328,7 +329,7 @@ static quern_status check_scale(const struct quern_problem *p)
         break;
     case QUERN_W_FP8:
     case QUERN_W_FP8FNUZ:
-        ok = p->scale == QUERN_SCALE_TENSOR;
+        ok = p->scale == QUERN_SCALE_TENSOR || p->scale == QUERN_SCALE_BLOCK128;
         break;
     case QUERN_W_NONE:
         break;

@@ -92,7 +92,9 @@ struct mixture {
     const union operand_pointers *in;
     int64_t choices, slots, columns;
     uint32_t *named; /* room for the choices of one expert */
-    uint8_t *a;      /* and for their rows of A */
+    uint8_t *a;      /* and for their rows of A, */
+    float *a_scale;  /* with the scales of those, where they have some */
+    size_t a_blocks; /* as many in a row */
     double *y;       /* and their results */
     double *to;      /* the results of all, [choices, columns] */
 };
@@ -125,7 +127,14 @@ static quern_status multiply_expert(const struct mixture *x, int32_t expert)
         memcpy(x->a + i * row_bytes,
                (const char *)x->in->a + x->named[i] / (size_t)x->problem->top_k * row_bytes,
                row_bytes);
+    for (size_t i = 0; i < count && x->a_blocks; i++)
+        memcpy(x->a_scale + i * x->a_blocks,
+               (const float *)x->in->a_scale +
+                   x->named[i] / (size_t)x->problem->top_k * x->a_blocks,
+               x->a_blocks * sizeof *x->a_scale);
     own.a = x->a;
+    if (x->a_blocks)
+        own.a_scale = x->a_scale;
     own.c = NULL;
     if (expert >= 0)
         TRY(x->of_expert(&x->one, &own, (int64_t)count, x->y));
@@ -139,7 +148,7 @@ static quern_status multiply_expert(const struct mixture *x, int32_t expert)
 
 static quern_status multiply_all(const struct mixture *x)
 {
-    FAIL_IF(!x->named || !x->a || !x->y, QUERN_E_MEMORY, "no memory for the rows of %lld choices",
+    FAIL_IF(!x->named || !x->a || !x->y || !x->a_scale, QUERN_E_MEMORY, "no memory for the rows of %lld choices",
             (long long)x->choices);
     for (int32_t e = -1; e < x->problem->experts; e++)
         TRY(multiply_expert(x, e));
@@ -165,10 +174,14 @@ quern_status quant_reference_moe(const struct quern_problem *p, const union oper
         y[i] = NAN;
     x.named = os.malloc(choices * sizeof *x.named);
     x.a = os.malloc(choices * (size_t)p->k * dtype_bytes(p->a));
+    if (in->a_scale && p->scale == QUERN_SCALE_BLOCK128)
+        x.a_blocks = (size_t)(p->k + 127) / 128;
+    x.a_scale = os.malloc((choices * x.a_blocks + 1) * sizeof *x.a_scale);
     x.y = os.malloc(choices * (size_t)x.columns * sizeof *x.y);
     const quern_status status = multiply_all(&x);
     os.free(x.named);
     os.free(x.a);
+    os.free(x.a_scale);
     os.free(x.y);
     return status;
 }

@@ -90,8 +90,8 @@ quern_status quant_dequantise_int4(const struct quern_problem *problem,
 /*
  * Weights of layout dense. quant_dense_row gives row `row` times b_scale, exactly;
  * quant_dequantise_dense all rows, rounded once; quant_quantise_dense rounds f32 [N,K] to nearest,
- * with the scale of fp8 that makes the largest finite |w| the type's largest value. b_scale is null
- * where the problem has none. The last two block.
+ * with the scale of fp8, or of each of its blocks, that makes the largest finite |w| there the
+ * type's largest value. b_scale is null where the problem has none. The last two block.
  */
 bool quant_is_dense(const struct quern_problem *problem);
 void quant_dense_row(const struct quern_problem *problem, const union operand_pointers *in,
@@ -146,11 +146,12 @@ quern_status quant_reference(const struct quern_problem *problem, const union op
 /*
  * Fills operands for a test of an accepted problem: activations ~ N(0,1), random codes, bias ~
  * N(0,1). Unquantised weights ~ N(0,1)/sqrt(K); those in fp8 are any finite code, scaled to be at
- * most 4/sqrt(K), and a_scale is 1.25. Absmax are uniform in [0.5,1.5)/sqrt(K); nested ones have
- * bitsandbytes' code, an offset of 1/sqrt(K) and second scales uniform in [0.25,0.75)/sqrt(K);
- * MXFP4's powers of two are the four about 1/(2 sqrt(K)). A function of the seed alone, the same on
- * every machine. Buffers have the sizes of the problem's operands; null ones are left out. Blocks.
- * QUERN_E_MEMORY, of op=moe alone.
+ * most 4/sqrt(K), and a_scale is 1.25; with scale=block128 the scale of each block is that times
+ * [0.125,1.125), and a_scale is uniform there. Absmax are uniform in [0.5,1.5)/sqrt(K); nested ones
+ * have bitsandbytes' code, an offset of 1/sqrt(K) and second scales uniform in
+ * [0.25,0.75)/sqrt(K); MXFP4's powers of two are the four about 1/(2 sqrt(K)). A function of the
+ * seed alone, the same on every machine. Buffers have the sizes of the problem's operands; null
+ * ones are left out. Blocks. QUERN_E_MEMORY, of op=moe alone.
  */
 quern_status quant_random(const struct quern_problem *problem, int64_t m, uint64_t seed,
                           const union operand_pointers *out);

@@ -125,8 +125,33 @@ static void fill(const struct fill *f)
     parallel_for((f->items + RUN - 1) / RUN, os_cpu_count(), fill_run, (void *)f);
 }
 
+/* Scales of scale=block128. Those of two blocks differ by a factor of up to nine: a kernel that
+ * takes another block's is far off. */
+static void fill_block_scales(const struct quern_problem *p, int64_t m, uint64_t seed,
+                              const union operand_pointers *out)
+{
+    const double largest = (double)quant_fp8_largest(p->wq == QUERN_W_FP8FNUZ);
+    const size_t blocks = (size_t)problem_blocks(p->k);
+    struct fill f = {.function = fill_uniform, .least = 0.125};
+
+    if (out->b_scale) {
+        f.seed = random_at(seed, 2);
+        f.array = out->b_scale;
+        f.items = (size_t)problem_blocks(p->n) * blocks;
+        f.span = largest * sqrt((double)p->k) / 4;
+        fill(&f);
+    }
+    if (out->a_scale) {
+        f.seed = random_at(seed, 6);
+        f.array = out->a_scale;
+        f.items = (size_t)m * blocks;
+        f.span = 1;
+        fill(&f);
+    }
+}
+
 /* Weights of layout dense, and their scale. */
-static void fill_dense(const struct quern_problem *p, uint64_t seed,
+static void fill_dense(const struct quern_problem *p, int64_t m, uint64_t seed,
                        const union operand_pointers *out)
 {
     const double root_k = sqrt((double)p->k);
@@ -139,8 +164,12 @@ static void fill_dense(const struct quern_problem *p, uint64_t seed,
                             .items = (size_t)p->n * (size_t)p->k,
                             .type = problem_weight_type(p),
                             .divisor = root_k});
+    if (p->scale == QUERN_SCALE_BLOCK128) {
+        fill_block_scales(p, m, seed, out);
+        return;
+    }
     if (out->b_scale)
-        *(float *)out->b_scale = (float)(4 / root_k) / quant_f32_from_fp8(fnuz ? 0x7f : 0x7e, fnuz);
+        *(float *)out->b_scale = (float)(4 / root_k) / quant_fp8_largest(fnuz);
     if (out->a_scale)
         *(float *)out->a_scale = 1.25f;
 }
@@ -212,7 +241,7 @@ quern_status quant_random(const struct quern_problem *problem, int64_t m, uint64
                             .type = problem->a,
                             .divisor = problem->act ? 1.0 / ACT_SIZE : 0});
     if (quant_is_dense(problem))
-        fill_dense(problem, seed, out);
+        fill_dense(problem, m, seed, out);
     else if (out->b)
         fill(&(struct fill){.function = fill_bytes,
                             .seed = quant_random_at(seed, 1),

@@ -32,7 +32,7 @@ struct product {
     const struct quern_problem *problem;
     const union operand_pointers *in;
     const float *scales; /* of all blocks; null for int4 and dense weights */
-    double a_scale;      /* the scale of A in fp8, else 1 */
+    double a_scale;      /* the one scale of A in fp8, else 1 */
     const uint32_t *k8;  /* int4 weights as words of layout k8; null for others */
     size_t m, n, k, group;
     size_t k_padded; /* a multiple of LANES; what is beyond k is 0 */
@@ -199,12 +199,26 @@ static quern_status check(const struct quern_problem *p, const union operand_poi
     return QUERN_OK;
 }
 
-/* One row of A in double, with zeros behind it; a row beyond m is all zeros. */
+/* Whether A has a scale for each block of each row. */
+static bool a_has_blocks(const struct product *p)
+{
+    return p->in->a_scale && p->problem->scale == QUERN_SCALE_BLOCK128;
+}
+
+/* One row of A in double, with zeros behind it; a row beyond m is all zeros. A value of fp8 times
+ * the scale of its block is exact. */
 static void widen_row(const struct product *p, size_t row, double *to)
 {
+    const float *scale = p->in->a_scale;
+
     for (size_t k = 0; k < p->k_padded; k++)
         to[k] = row < p->m && k < p->k ? (double)quant_load(p->problem->a, p->in->a, row * p->k + k)
                                        : 0;
+    if (row >= p->m || !a_has_blocks(p))
+        return;
+    scale += row * (size_t)problem_blocks(p->problem->k);
+    for (size_t k = 0; k < p->k; k++)
+        to[k] *= (double)scale[k / PROBLEM_BLOCK];
 }
 
 /* Prepares what dequantise_row reads: int4's words in layout k8, or the scales as floats. *memory
@@ -244,8 +258,10 @@ quern_status quant_reference(const struct quern_problem *problem, const union op
                         .n = (size_t)problem->n,
                         .k = (size_t)problem->k,
                         .group = (size_t)problem_group(problem),
-                        .a_scale = in->a_scale ? (double)*(const float *)in->a_scale : 1,
+                        .a_scale = 1,
                         .y = y};
+    if (in->a_scale && !a_has_blocks(&p))
+        p.a_scale = (double)*(const float *)in->a_scale;
     p.k_padded = (p.k + LANES - 1) / LANES * LANES;
     const size_t a_rows = (p.m + A_ROWS - 1) / A_ROWS * A_ROWS;
     const double parts_wanted = (double)p.n * (double)p.k * (double)a_rows / PART_WORK;

@@ -50,6 +50,8 @@ wq=fp8 n=4096 k=4096 a=fp8
 wq=fp8 n=4096 k=4096 a=bf16
 wq=fp8fnuz n=4096 k=4096 a=fp8fnuz
 wq=fp8fnuz n=4096 k=4096 a=f16
+wq=fp8 n=4096 k=4096 a=fp8 scale=block128
+wq=fp8 n=576 k=7168 a=bf16 scale=block128
 op=dequant wq=nf4 n=4096 k=4096 c=bf16
 op=dequant wq=fp4 n=4096 k=4096 c=f16 scale=nested
 op=dequant wq=mxfp4 n=4096 k=4096 c=f32
@@ -57,6 +59,7 @@ op=dequant wq=int4 n=4096 k=4096 c=bf16 zero=u8
 op=dequant wq=int4 n=4096 k=4096 c=f16 layout=exl
 op=dequant wq=fp8 n=4096 k=4096 c=bf16
 op=dequant wq=fp8fnuz n=4096 k=4096 c=f16
+op=dequant wq=fp8 n=4096 k=4096 c=bf16 scale=block128
 P
     done
 }

@@ -78,7 +78,7 @@ WORDS = {
     "op": ["gemm", "dequant"],
     "wq": ["nf4", "fp4", "mxfp4", "int4", "fp8", "fp8fnuz", "none"],
     "group": ["32", "64", "128", "256", "512", "1024", "2048", "4096", "channel"],
-    "scale": ["f32", "f16", "bf16", "nested", "e8m0", "tensor"],
+    "scale": ["f32", "f16", "bf16", "nested", "e8m0", "tensor", "block128"],
     "zero": ["none", "u8", "scaled"],
     "a": ["f32", "f16", "bf16", "fp8", "fp8fnuz"],
     "c": ["f32", "f16", "bf16"],

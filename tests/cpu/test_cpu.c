@@ -188,6 +188,11 @@ static const struct run runs[] = {
     {"wq=fp8 n=130 k=4160 a=fp8 c=bf16 bias=1", 7, NULL, 1},
     {"wq=fp8 n=101 k=2048 a=fp8 c=f32", 29, NULL, 1},
     {"wq=fp8 n=96 k=512 a=bf16", 64, NULL, 1},
+    {"wq=fp8 scale=block128 n=275 k=1088 a=bf16 bias=1", 8, NULL, 2},
+    {"wq=fp8 scale=block128 n=130 k=4160 a=fp8 c=f32", 7, NULL, 1},
+    {"wq=fp8 scale=block128 n=101 k=384 a=fp8", 29, NULL, 1},
+    {"wq=fp8 scale=block128 n=257 k=64 a=f16", 3, NULL, 1},
+    {"wq=fp8 scale=block128 n=270 k=1024 a=fp8 act=silu_mul glu=halves", 9, NULL, 1},
     {"wq=none n=274 k=1056 a=bf16 bias=1 act=silu_mul glu=halves", 9, NULL, 2},
     {"wq=fp8 n=130 k=1088 a=fp8 c=f16 act=swiglu_oai glu=interleaved", 4, NULL, 1},
     /* slab_w4: one group and several for a slab, chunks whole and ragged, tiles and slices */
@@ -314,6 +319,7 @@ static const struct run int4 = {"wq=int4 n=130 k=1024 a=bf16 zero=u8", 5,
 static const struct run scaled = {"wq=int4 n=40 k=288 group=32 a=f16 zero=scaled", 5, NULL, 1};
 static const struct run fp8 = {"wq=fp8 n=130 k=1088 a=fp8 c=bf16", 5, NULL, 1};
 static const struct run fp8_bf16 = {"wq=fp8 n=130 k=1088 a=bf16", 5, NULL, 1};
+static const struct run blocks = {"wq=fp8 scale=block128 n=130 k=1088 a=fp8 c=bf16", 5, NULL, 1};
 static const struct run dense = {"wq=none n=130 k=1056 a=bf16", 5, NULL, 1};
 static const struct run lane_int4 = {"wq=int4 n=40 k=256 a=f32 zero=u8", 3, NULL, 1};
 static const struct run lane = {"wq=nf4 n=97 k=320 a=f32", 3, NULL, 1};
@@ -351,7 +357,7 @@ static const struct fault {
     {&ring, "sync_warp();\n        if (lane == 0)\n            barrier_arrive(DRAINED",
      "if (lane == 0)\n            barrier_arrive(DRAINED", "race"},
     {&ring, "!KNOWN || N % ROWS ? smaller(n, N - 1) : n", "n", "operand b"},
-    {&ring, "        if (block < (u64)N * BLOCKS)\n", "", "operand scales"},
+    {&ring, "        if (block < SCALE_COUNT)\n", "", "operand scales"},
     {&ring, "if (one_lane())", "", "more arrivals"},
     {&ring, "smaller(at.tile * ROWS + in_tile, N - 1)", "at.tile * ROWS + in_tile",
      "operand scales"},
@@ -372,7 +378,7 @@ static const struct fault {
     {&ring, "stage.advance();\n        barrier_wait(DRAINED", "barrier_wait(DRAINED", ""},
     {&ring, "(K_WARPS * UNITS | 1) * UNIT_BYTES;", "(K_WARPS * UNITS) * UNIT_BYTES + 8;",
      "no multiple of 16"},
-    {&ring, "n * BLOCKS + column / BLOCK);\n    }", "n * BLOCKS);\n    }", NULL},
+    {&ring, "SCALE_ROW(n) + column / BLOCK);\n    }", "SCALE_ROW(n));\n    }", NULL},
     {&ring, "EMPTY = FULL + STAGES * 8;", "EMPTY = FULL;", ""},
     {&chunks, "if (CHUNKS > 1 && at.chunk)", "if (false)", NULL},
     {&chunks,
@@ -396,6 +402,11 @@ static const struct fault {
      "float, const c_element *bias, c_element *c, u32 first, u32 m, i64 ldc)\n{\n    const float "
      "unit = 1;\n    const u32 kept",
      NULL},
+    {&blocks, "((n) / BLOCK * BLOCKS)", "((n) / BLOCK)", NULL},
+    {&blocks, "(u64)row * BLOCKS + column / BLOCK", "(u64)row * BLOCKS", NULL},
+    {&blocks, "item() % 4 * 2 + i, m - 1)", "item() % 4 * 2, m - 1)", NULL},
+    {&blocks, "item() % 4 * 2 + i, m - 1)", "item() % 4 * 2 + i, 8u)", "operand a_scale"},
+    {&blocks, "    return {ldg(b_scale + block)};", "    return {ldg(b_scale)};", NULL},
     {&dense, "lane % 4 * (UNIT_BYTES / 4)", "lane % 4 * 8", ""},
     {&slab, "barrier_wait(FULL + at.stage * 8, at.parity);", "", "shared memory"},
     {&slab,

@@ -50,6 +50,7 @@ static const char *const layers[] = {
     "wq=int4 n=2 k=256 a=f32 zero=u8 group=channel",
     "wq=fp8 n=90 k=528 a=fp8 bias=1",
     "wq=fp8 n=34 k=272 a=f16",
+    "wq=fp8 scale=block128 n=300 k=272 a=f16",
     "wq=none n=90 k=520 a=bf16 bias=1 round=trunc",
     "wq=none n=66 k=77 a=f16",
     "wq=none n=18 k=260 a=f32 bias=1",
@@ -94,6 +95,8 @@ static void test_nothing_is_left_out(void **state)
         "wq=none n=131072 k=131072",
         "wq=fp8 n=2 k=16",
         "wq=fp8 n=36864 k=7168",
+        "wq=fp8 n=36864 k=7168 scale=block128",
+        "wq=fp8 n=518 k=100 scale=block128",
         "wq=fp8fnuz n=262144 k=131072",
     };
     static const char *const types[] = {"f32", "f16", "bf16", "fp8", "fp8fnuz"};

@@ -160,8 +160,8 @@ static void for_all_problems(check_fn check)
     static const char *const weights[] = {"nf4", "fp4", "mxfp4", "int4", "fp8", "fp8fnuz", "none"};
     static const char *const layouts[] = {"bnb",  "k8",  "exl",   "ck",
                                           "gptq", "awq", "tileN", "dense"};
-    static const char *const scales[] = {"", "scale=nested", "scale=f16", "scale=bf16",
-                                         "scale=f32"};
+    static const char *const scales[] = {"",           "scale=nested", "scale=f16",
+                                         "scale=bf16", "scale=f32",    "scale=block128"};
     static const char *const zeros[] = {"", "zero=u8", "zero=scaled"};
     static const char *const types[] = {"", "a=f32", "a=f16", "a=bf16", "a=fp8", "a=fp8fnuz"};
     static const char *const results[] = {"c=f16", "c=f32 bias=1",

@@ -65,8 +65,14 @@ static void check_shape(const struct plan *p)
 
 static void test_shapes_fit(void **state)
 {
-    static const char *const types[] = {"wq=none a=f16", "wq=none a=bf16", "wq=none a=f32",
-                                        "wq=fp8 a=fp8",  "wq=fp8 a=f16",   "wq=fp8fnuz a=fp8fnuz"};
+    static const char *const types[] = {"wq=none a=f16",
+                                        "wq=none a=bf16",
+                                        "wq=none a=f32",
+                                        "wq=fp8 a=fp8",
+                                        "wq=fp8 a=f16",
+                                        "wq=fp8fnuz a=fp8fnuz",
+                                        "wq=fp8 scale=block128 a=fp8",
+                                        "wq=fp8 scale=block128 a=f16"};
     static const int ns[] = {1, 15, 16, 127, 2048, 8193, 151936},
                      ks[] = {1, 7, 8, 64, 1001, 1032, 2560, 4096, 14336};
     char text[96];

@@ -44,6 +44,9 @@ static void test_defaults(void **state)
                 "round=rne");
     expect_text("wq=fp8 n=8 k=64 a=fp8 bias=1",
                 "op=gemm wq=fp8 scale=tensor a=fp8 c=bf16 n=8 k=64 bias=1 layout=dense round=rne");
+    expect_text("a=f16 scale=block128 wq=fp8 n=130 k=1",
+                "op=gemm wq=fp8 scale=block128 a=f16 c=f16 n=130 k=1 bias=0 layout=dense "
+                "round=rne");
     expect_text("wq=none n=8 k=8 a=f16",
                 "op=gemm wq=none a=f16 c=f16 n=8 k=8 bias=0 layout=dense round=rne");
     expect_text("glu=halves n=8 act=silu_mul k=8 a=f16 wq=none",

@@ -104,6 +104,7 @@ static void test_round_trip(void **state)
     check_round_trip("wq=none n=3 k=40 a=bf16", 1, 0x1p-8);
     check_round_trip("wq=fp8 n=3 k=40 a=fp8", 2, 0x1p-4 + 1e-6);
     check_round_trip("wq=fp8fnuz n=3 k=40 a=bf16", 2, 0x1p-4 + 1e-6);
+    check_round_trip("wq=fp8 scale=block128 n=3 k=40 a=bf16", 2, 0x1p-4 + 1e-6);
 }
 
 /* What cannot be scaled: zeros keep a scale of 1, and a NaN stays one. */
@@ -146,13 +147,73 @@ static void test_reference(void **state)
     assert_non_null(strstr(quern_last_error()->message, "b_scale is null"));
 }
 
+/* ---- Scales of blocks ------------------------------------------------------------------------ */
+
+enum { BLOCKS_N = 130, BLOCKS_K = 300 }; /* two by three blocks */
+
+/* Each block's largest weight becomes the largest value: 448 times its scale. */
+static void test_block_scales(void **state)
+{
+    const struct quern_problem p = t_problem("wq=fp8 scale=block128 n=130 k=300 a=bf16");
+    static float w[BLOCKS_N * BLOCKS_K], back[BLOCKS_N * BLOCKS_K];
+    struct quern_quantized q[QUERN_OPERANDS_MAX];
+    size_t count;
+
+    (void)state;
+    for (int n = 0; n < BLOCKS_N; n++)
+        for (int k = 0; k < BLOCKS_K; k++)
+            w[n * BLOCKS_K + k] = (n % 2 ? 448.0f : 28.0f) * (float)(1 << (n / 128 * 3 + k / 128));
+    assert_int_equal(quern_quantize(&p, w, q, &count), QUERN_OK);
+    assert_int_equal(count, 2);
+    assert_int_equal(q[1].bytes, 2 * 3 * sizeof(float));
+    for (int i = 0; i < 6; i++)
+        assert_true(((const float *)q[1].data)[i] == (float)(1 << i));
+    assert_int_equal(quern_dequantize(&p, q, count, back), QUERN_OK);
+    assert_memory_equal(back, w, sizeof w);
+    quern_quantized_free(q, count);
+}
+
+/* y = sum of w · s · a · s', by hand: rows of W in two blocks, columns in two. */
+static void test_block_reference(void **state)
+{
+    const struct quern_problem p = t_problem("wq=fp8 scale=block128 n=130 k=129 a=fp8 c=f32");
+    static uint8_t a[2 * 129], b[130 * 129];
+    const float a_scale[] = {0.5f, 3, 2, 0.25f}, b_scale[] = {1, 2, 4, 8};
+    const union operand_pointers in = {
+        .a = a, .b = b, .a_scale = (void *)a_scale, .b_scale = (void *)b_scale};
+    double y[2 * 130];
+
+    (void)state;
+    memset(a, 0x38, sizeof a); /* 1 */
+    memset(b, 0x40, sizeof b); /* 2 */
+    assert_int_equal(quant_reference(&p, &in, 2, y), QUERN_OK);
+    assert_true(y[0] == 128 * 2 * 0.5 * 1 + 2 * 3 * 2 && y[127] == y[0]);
+    assert_true(y[128] == 128 * 2 * 0.5 * 4 + 2 * 3 * 8 && y[129] == y[128]);
+    assert_true(y[130] == 128 * 2 * 2 * 1 + 2 * 0.25 * 2 && y[258] == 128 * 2 * 2 * 4 + 4);
+}
+
+/* Scales that a kernel is verified with are far apart, so that another block's is seen. */
+static void test_random_scales(void **state)
+{
+    const struct quern_problem p = t_problem("wq=fp8 scale=block128 n=500 k=500 a=fp8");
+    float a_scale[7 * 4], b_scale[4 * 4];
+    const union operand_pointers out = {.a_scale = a_scale, .b_scale = b_scale};
+
+    (void)state;
+    quant_random(&p, 7, 1, &out);
+    for (int i = 1; i < 7 * 4; i++)
+        assert_true(fabs((double)a_scale[i] / (double)a_scale[i - 1] - 1) > 0.01);
+    for (int i = 1; i < 4 * 4; i++)
+        assert_true(fabs((double)b_scale[i] / (double)b_scale[i - 1] - 1) > 0.01);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fp8),
-        cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_odd_weights),
-        cmocka_unit_test(test_reference),
+        cmocka_unit_test(test_fp8),           cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_odd_weights),   cmocka_unit_test(test_reference),
+        cmocka_unit_test(test_block_scales),  cmocka_unit_test(test_block_reference),
+        cmocka_unit_test(test_random_scales),
     };
 
     return cmocka_run_group_tests_name("quant_dense", tests, NULL, NULL);

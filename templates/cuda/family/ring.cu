@@ -11,8 +11,9 @@
 // they come. A's values for a
 // warp's columns stay in registers, in the order of the pairs. Scales are applied to a block's
 // sums, in f32; a zero point, and the offset that decoded codes have, to the sum of A's values
-// there, which is made of products with ones when A is loaded. SUMMERS warps add what the consumers
-// of a row have, and store C.
+// there, which is made of products with ones when A is loaded. Scales of blocks of A, of 128
+// columns of a row, stay in registers beside its values. SUMMERS warps add what the consumers of a
+// row have, and store C.
 //
 // Where K is longer than a chunk, a workgroup takes BATCH tiles of rows through the first chunk,
 // then through the second, and so on, so that A is loaded once for each; the summers keep sums of
@@ -39,7 +40,7 @@ constexpr u32 SPANS = UNITS / SPAN;
 
 // Blocks whose scales a lane loads at once: neighbours, as many as are sure to start at a multiple
 // of their number.
-constexpr bool OWN_BLOCKS = KNOWN && SPAN * UNIT == BLOCK;
+constexpr bool OWN_BLOCKS = KNOWN && NEIGHBOURS_AT_ONCE && SPAN * UNIT == BLOCK;
 constexpr u32 SCALES = OWN_BLOCKS && SPANS % 4 == 0 && BLOCKS % 4 == 0   ? 4
                        : OWN_BLOCKS && SPANS % 2 == 0 && BLOCKS % 2 == 0 ? 2
                                                                          : 1;
@@ -106,8 +107,9 @@ DEVICE void ask_for_scales(LAYER_PARAMETER SCALE_OPERANDS const walk &at)
 {
     for (u32 i = item() % 32; i < ROWS * SEGMENT_LINES; i += 32) {
         const u64 n = W_ROW(at.tile * ROWS + i / SEGMENT_LINES);
-        const u64 block = n * BLOCKS + at.chunk * CHUNK / BLOCK + i % SEGMENT_LINES * LINE_BLOCKS;
-        if (block < (u64)N * BLOCKS)
+        const u64 block =
+            SCALE_ROW(n) + at.chunk * CHUNK / BLOCK + i % SEGMENT_LINES * LINE_BLOCKS;
+        if (block < SCALE_COUNT)
             prefetch_scales(SCALE_NAMES block);
     }
 }
@@ -278,7 +280,8 @@ DEVICE void load_a(LAYER_PARAMETER SLOT_PARAMETER a_values &values, const a_elem
         load_a_as<false>(LAYER_NAME SLOT_NAME values, a, lda, first, m, chunk, k_warp);
 }
 
-// The sums of A's values over a span, of two rows of A in each lane, as products have them.
+// The sums of A's values over a span, or its scales, of two rows of A in each lane, as products
+// have them.
 typedef float a_sums[SPANS][M_TILES][2];
 
 DEVICE void sum_a(LAYER_PARAMETER a_sums &of_a, const a_values &values, u32 chunk, u32 k_warp)
@@ -311,9 +314,27 @@ DEVICE void load_scales(LAYER_PARAMETER SCALE_OPERANDS row_scales &row, const wa
     UNROLL for (u32 i = 0; i < SPANS / SCALES; i++) {
         const u32 column = at.chunk * CHUNK + (k_warp * UNITS + i * SCALES * SPAN) * UNIT;
         if (!RAGGED || column < K)
-            row.part[i] = begin_scales<SCALES>(SCALE_NAMES n * BLOCKS + column / BLOCK);
+            row.part[i] = begin_scales<SCALES>(SCALE_NAMES SCALE_ROW(n) + column / BLOCK);
     }
 }
+
+#if A_BLOCK_SCALED
+// The scales of A over a warp's spans, of the rows whose products a lane has.
+DEVICE void load_a_scales(LAYER_PARAMETER SLOT_PARAMETER a_sums &scales, const float *a_scale,
+                          u32 first, u32 m, u32 chunk, u32 k_warp)
+{
+    UNROLL for (u32 s = 0; s < SPANS; s++) {
+        const u32 column = chunk * CHUNK + (k_warp * UNITS + s * SPAN) * UNIT;
+        UNROLL for (u32 t = 0; t < M_TILES; t++) {
+            UNROLL for (u32 i = 0; i < 2; i++) {
+                const u32 row = A_ROW(t * 8 + item() % 4 * 2 + i);
+                if (!RAGGED || column < K)
+                    scales[s][t][i] = ldg(a_scale + (u64)row * BLOCKS + column / BLOCK);
+            }
+        }
+    }
+}
+#endif
 
 template <u32 COUNT> DEVICE void load_packed(u32 at, u32 offset, u32 (&words)[COUNT])
 {
@@ -367,7 +388,12 @@ DEVICE void multiply(LAYER_PARAMETER float (&sums)[M_TILES][4], const a_values &
         const float extra[2] = {extra_at(above, s % SCALES), extra_at(below, s % SCALES)};
         UNROLL for (u32 t = 0; t < M_TILES; t++) {
             UNROLL for (u32 i = 0; i < 4; i++) {
-                sums[t][i] = fused(block[t][i], scales[i / 2], sums[t][i]);
+#if A_BLOCK_SCALED
+                const float scale = product(scales[i / 2], of_a[s][t][i % 2]);
+#else
+                const float scale = scales[i / 2];
+#endif
+                sums[t][i] = fused(block[t][i], scale, sums[t][i]);
                 if (ZERO == ZERO_SCALED)
                     sums[t][i] = fused(-extra[i / 2], of_a[s][t][i % 2], sums[t][i]);
             }
@@ -400,6 +426,10 @@ DEVICE void consume(LAYER_PARAMETER SCALE_OPERANDS SLOT_PARAMETER walk at, const
     sync_some(1, WARPS * 32);
     if (KNOWN && CHUNKS == 1 && BY_OFFSET)
         sum_a(LAYER_NAME of_a, values, 0, k_warp);
+#if A_BLOCK_SCALED
+    if (CHUNKS == 1)
+        load_a_scales(LAYER_NAME SLOT_NAME of_a, a_scale, first, m, 0, k_warp);
+#endif
     NO_UNROLL while (at.more()) {
         const walk now = at;
         const row_scales upper_now = upper, lower_now = lower;
@@ -409,6 +439,9 @@ DEVICE void consume(LAYER_PARAMETER SCALE_OPERANDS SLOT_PARAMETER walk at, const
             load_a(LAYER_NAME SLOT_NAME values, a, lda, first, m, now.chunk, k_warp);
             if (BY_OFFSET)
                 sum_a(LAYER_NAME of_a, values, now.chunk, k_warp);
+#if A_BLOCK_SCALED
+            load_a_scales(LAYER_NAME SLOT_NAME of_a, a_scale, first, m, now.chunk, k_warp);
+#endif
         }
         at.advance();
         if (at.more()) { // a step ahead of their use

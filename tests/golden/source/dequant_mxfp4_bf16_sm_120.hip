@@ -365,6 +365,12 @@ extern const layer_numbers the_layer;
 #define BLOCKS   (the_layer.blocks)
 #endif
 
+// Where the scales of row n of W begin, and how many all of W has, where each row has its own.
+#define SCALE_ROW(n)       ((n) * BLOCKS)
+#define SCALE_COUNT        ((u64)N * BLOCKS)
+#define NEIGHBOURS_AT_ONCE true // whether scales of neighbours are aligned for loads of several
+#define A_BLOCK_SCALED     0
+
 // Gate and up, two rows of W, become a column of C where there is a GLU. A kernel counts rows so
 // that the two are neighbours, the gate first, at 2i and 2i + 1; W_ROW is where such a row stands
 // in W, and so with its scales and its bias. The sum of two rows, of which the first is even, has

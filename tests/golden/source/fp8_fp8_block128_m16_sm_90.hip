@@ -1,0 +1,1004 @@
+/* SPDX-License-Identifier: MIT */
+// quern 0.1.0 for sm_90, M = 9 to 16
+// op=gemm wq=fp8 scale=block128 a=fp8 c=bf16 n=4096 k=4096 bias=0 layout=dense round=rne
+
+
+#define SYMBOL quern_fp8_fp8_n4096_k4096_block128_m16 // name of the kernel
+#define KNOWN 1                         // whether the layer is, and what follows
+constexpr unsigned N = 4096;            // rows of W
+constexpr unsigned K = 4096;            // columns of W
+#define GLU 0                           // whether two rows of W become a column of C
+#define C_TYPE BF16                     // elements of C and of a bias
+#define A_TYPE FP8                      // elements of A
+#define SCALE_IS_NESTED 0               // whether scales are quantised again
+#define SCALE_IS_E8M0 0                 // whether they are powers of two
+#define SCALE_TYPE F32                  // elements of scales
+#define ZERO ZERO_NONE                  // what zero points are
+#define HAS_ZEROS 0                     // whether there are any
+#define W_BITS 8                        // of a weight
+#define HAS_BLOCK_SCALES true           // whether sums of blocks are scaled
+#define BLOCK_SCALED 1                  // whether W is e4m3 in blocks
+#define A_IS_FP8 1                      // whether A is e4m3
+#define MMA_TYPE F16                    // elements of products
+#define BIAS 0                          // whether a bias is added
+constexpr unsigned M_TILE = 16;         // rows of A computed at once
+
+constexpr unsigned WAVE = 32;           // lanes
+constexpr unsigned WAVES = 12;          // in a workgroup
+constexpr unsigned K_WARPS = 8;         // that share rows, each with a part of K
+constexpr unsigned ROW_WARPS = 1;       // 16 rows of W each, at a time
+constexpr unsigned UNITS = 4;           // of a warp in a chunk of K
+constexpr unsigned UNIT = 64;           // columns
+constexpr unsigned SPAN = 2;            // units that are scaled together
+constexpr unsigned STAGES = 4;          // of the ring
+constexpr unsigned BATCH = 2;           // tiles of rows taken through a chunk of K
+constexpr unsigned SUMMERS = 3;         // warps that add sums and store C
+constexpr unsigned SUM_BUFFERS = 2;     // of sums on their way there
+constexpr unsigned SHARED_START = 1024; // where a workgroup's shared memory is
+constexpr unsigned SHARED_BYTES = 153728; // of a workgroup
+#define SLICES_FIRST true               // whether slices of A are workgroup id x
+
+// ---- cuda/prelude/ptx ----
+// All that a kernel for NVIDIA does with memory, barriers, matrix units and other lanes: a dozen
+// primitives, most of them an instruction of PTX each. Families name these and nothing else of the
+// kind, so that src/cpu/machine.h, which defines the same names for a CPU and is then included in
+// front, runs a family's text as it stands. What a primitive does is told there; the comments here
+// say what must not be changed about the instruction. (PTX ISA 8.3, "Instruction Set".)
+//
+// Shared memory is named by offsets from the start of the block's dynamic shared memory.
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned u32;
+typedef unsigned long long u64;
+typedef long long i64;
+
+#ifndef QUERN_CPU
+#define DEVICE __device__ __forceinline__
+#define KERNEL(name, threads) extern "C" __global__ void __launch_bounds__(threads, 1) name
+#define UNROLL _Pragma("unroll")
+#define NO_UNROLL _Pragma("unroll 1")
+
+struct alignas(8) u32x2 { u32 x, y; };
+struct alignas(16) u32x4 { u32 x, y, z, w; };
+
+// A block's dynamic shared memory starts at SHARED_START, as these kernels have no static one. A
+// constant is a part of an instruction; the array's own place is known when a kernel is linked, and
+// the compiler would add it to each address, which is a third instruction for each look-up.
+extern __shared__ __align__(1024) u8 SHARED[];
+DEVICE u32 shared_address(u32 at) { return SHARED_START + at; }
+// Ends the kernel with an error where that is not so. To be called before shared memory is used.
+DEVICE void check_shared_start()
+{
+    if ((u32)__cvta_generic_to_shared(SHARED) != SHARED_START)
+        asm volatile("trap;");
+}
+template <class T> DEVICE T *shared(u32 at) { return (T *)__cvta_shared_to_generic(at); }
+
+DEVICE u32 item() { return threadIdx.x; }
+DEVICE u32 group_x() { return blockIdx.x; }
+DEVICE u32 group_y() { return blockIdx.y; }
+
+// Plain accesses, which the compiler may combine and move, but not across the barriers below: those
+// clobber memory.
+// `offset`, a constant, becomes a part of the instruction, which it would not as a part of `at`.
+template <class T> DEVICE T lds(u32 at, u32 offset = 0)
+{
+    return *shared<const T>(shared_address(at + offset));
+}
+template <class T> DEVICE void sts(u32 at, T value) { *shared<T>(shared_address(at)) = value; }
+// Four stores of one word, had the compiler its way: of a plain address it does not see that the
+// words are neighbours.
+template <> DEVICE void sts<u32x4>(u32 at, u32x4 value)
+{
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(at)), "r"(value.x),
+                 "r"(value.y), "r"(value.z), "r"(value.w)
+                 : "memory");
+}
+template <class T> DEVICE void stg(T *to, T value) { *to = value; }
+
+// Operands that no kernel writes while this one runs go through the read-only path.
+DEVICE u32 ldg(const u8 *from)
+{
+    u32 v;
+    asm("ld.global.nc.u8 %0, [%1];" : "=r"(v) : "l"(from));
+    return v;
+}
+DEVICE u32 ldg(const u16 *from)
+{
+    u16 v;
+    asm("ld.global.nc.u16 %0, [%1];" : "=h"(v) : "l"(from));
+    return v;
+}
+DEVICE u32 ldg(const u32 *from)
+{
+    u32 v;
+    asm("ld.global.nc.u32 %0, [%1];" : "=r"(v) : "l"(from));
+    return v;
+}
+DEVICE float ldg(const float *from)
+{
+    float v;
+    asm("ld.global.nc.f32 %0, [%1];" : "=f"(v) : "l"(from));
+    return v;
+}
+DEVICE u32x2 ldg(const u32x2 *from)
+{
+    u32x2 v;
+    asm("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(from));
+    return v;
+}
+DEVICE u32x4 ldg(const u32x4 *from)
+{
+    u32x4 v;
+    asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(from));
+    return v;
+}
+
+// Asks for the line of memory that holds `from`; nothing waits for it.
+DEVICE void prefetch(const void *from) { asm volatile("prefetch.global.L2 [%0];" ::"l"(from)); }
+
+DEVICE void barrier_init(u32 at, u32 arrivals)
+{
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(at)), "r"(arrivals));
+}
+DEVICE void barrier_init_fence()
+{
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+DEVICE void barrier_arrive(u32 at)
+{
+    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(at)) : "memory");
+}
+DEVICE void barrier_expect(u32 at, u32 bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(at)),
+                 "r"(bytes)
+                 : "memory");
+}
+DEVICE void barrier_wait(u32 at, u32 parity)
+{
+    asm volatile("{\n"
+                 ".reg .pred done;\n"
+                 "AGAIN: mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n"
+                 "@!done bra AGAIN;\n"
+                 "}" ::"r"(shared_address(at)),
+                 "r"(parity)
+                 : "memory");
+}
+DEVICE void bulk_copy(u32 to, const void *from, u32 bytes, u32 barrier)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1], %2, [%3];" ::"r"(shared_address(to)),
+                 "l"(from), "r"(bytes), "r"(shared_address(barrier))
+                 : "memory");
+}
+
+DEVICE void sync_group() { asm volatile("barrier.sync 0;" ::: "memory"); }
+DEVICE void sync_some(u32 id, u32 threads)
+{
+    asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+// Whether this lane is the one of its warp that acts for all. The compiler knows that it is one.
+DEVICE bool one_lane()
+{
+    u32 one;
+    asm volatile("{\n"
+                 ".reg .pred chosen;\n"
+                 "elect.sync _|chosen, 0xffffffff;\n"
+                 "selp.u32 %0, 1, 0, chosen;\n"
+                 "}"
+                 : "=r"(one));
+    return one;
+}
+DEVICE void sync_warp() { asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }
+DEVICE float shuffle_xor(float value, u32 lanes)
+{
+    float v;
+    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;"
+                 : "=f"(v) : "f"(value), "r"(lanes));
+    return v;
+}
+
+// Not volatile: products may be moved, as what they are made of and for allows.
+DEVICE void mma_bf16(float (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+DEVICE void mma_f16(float (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+DEVICE u32 byte_permute(u32 low, u32 high, u32 selector)
+{
+    u32 v;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(v) : "r"(low), "r"(high), "r"(selector));
+    return v;
+}
+// (a & b) | c, one instruction where b and c are constants too.
+DEVICE u32 and_or(u32 a, u32 b, u32 c)
+{
+    u32 v;
+    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(v) : "r"(a), "r"(b), "r"(c));
+    return v;
+}
+DEVICE float fused(float a, float b, float c)
+{
+    float v;
+    asm("fma.rn.f32 %0, %1, %2, %3;" : "=f"(v) : "f"(a), "f"(b), "f"(c));
+    return v;
+}
+// Product and sum that no compiler makes one of: rounded where bitsandbytes rounds.
+DEVICE float product(float a, float b)
+{
+    float v;
+    asm("mul.rn.f32 %0, %1, %2;" : "=f"(v) : "f"(a), "f"(b));
+    return v;
+}
+DEVICE float sum(float a, float b)
+{
+    float v;
+    asm("add.rn.f32 %0, %1, %2;" : "=f"(v) : "f"(a), "f"(b));
+    return v;
+}
+// e^x, by 2^x: off by some units in the last place.
+DEVICE float exponential(float x)
+{
+    float v;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(v) : "f"(x * 1.44269504f));
+    return v;
+}
+DEVICE u16 round_f16(float value)
+{
+    u16 v;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(v) : "f"(value));
+    return v;
+}
+DEVICE u16 round_bf16(float value)
+{
+    u16 v;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(v) : "f"(value));
+    return v;
+}
+// Two numbers at once, `low` to the lower half.
+DEVICE u32 round_bf16x2(float low, float high)
+{
+    u32 v;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(high), "f"(low));
+    return v;
+}
+DEVICE float widen_f16(u32 half)
+{
+    float v;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"((u16)half));
+    return v;
+}
+// Two e4m3 as two f16, the lower byte to the lower half.
+DEVICE u32 widen_fp8x2(u32 bytes)
+{
+    u32 v;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(v) : "h"((u16)bytes));
+    return v;
+}
+#endif
+
+// ---- What follows is made of the primitives, or of plain C++ ----
+
+enum element { F32, F16, BF16, FP8 };
+template <int TYPE> struct element_of;
+template <> struct element_of<F32> { typedef float type; };
+template <> struct element_of<F16> { typedef u16 type; };
+template <> struct element_of<BF16> { typedef u16 type; };
+template <> struct element_of<FP8> { typedef u8 type; }; // e4m3
+
+constexpr u32 smaller(u32 a, u32 b) { return a < b ? a : b; }
+constexpr u32 divide_up(u32 a, u32 b) { return (a + b - 1) / b; }
+
+DEVICE float as_float(u32 bits) { return __builtin_bit_cast(float, bits); }
+DEVICE u32 as_bits(float value) { return __builtin_bit_cast(u32, value); }
+
+template <int TYPE> DEVICE float widen(u32 bits)
+{
+    return TYPE == F16 ? widen_f16(bits) : TYPE == BF16 ? as_float(bits << 16) : as_float(bits);
+}
+template <int TYPE> DEVICE float load(const typename element_of<TYPE>::type *from)
+{
+    if constexpr (TYPE == F32)
+        return ldg(from);
+    else
+        return widen<TYPE>(ldg(from));
+}
+template <int TYPE> DEVICE typename element_of<TYPE>::type rounded(float value)
+{
+    if constexpr (TYPE == F32)
+        return value;
+    else
+        return TYPE == F16 ? round_f16(value) : round_bf16(value);
+}
+template <int TYPE>
+DEVICE void mma(float (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1)
+{
+    if constexpr (TYPE == F16)
+        mma_f16(c, a0, a1, a2, a3, b0, b1);
+    else
+        mma_bf16(c, a0, a1, a2, a3, b0, b1);
+}
+
+// A number as the bits of a 16-bit type, rounded to nearest even, by the compiler. Numbers that f16
+// can hold as normal ones only: those of tables of codes.
+constexpr u32 constant_bits(int type, float value)
+{
+    const u32 bits = __builtin_bit_cast(u32, value);
+    if (type == BF16)
+        return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    const u32 magnitude = bits & 0x7fffffff;
+    if (!magnitude)
+        return bits >> 16;
+    return (bits >> 16 & 0x8000) | (magnitude - (112u << 23) + 0xfff + (magnitude >> 13 & 1)) >> 13;
+}
+
+// ---- cuda/prelude/layer ----
+// The numbers of the layer. They are constants, or in a base kernel (KNOWN is 0) arguments, the
+// first of all: N, K, BLOCK and BLOCKS are then macros that read them from `the_layer`, which every
+// function that names one of those gets as its first parameter. So what is computed from those is a
+// macro in families that have base kernels, and what must be a constant asks for KNOWN before it
+// asks for them.
+
+#if KNOWN
+#define LAYER_OPERANDS
+#define LAYER_PARAMETER
+#define LAYER_NAME
+#define ENTER_LAYER
+#define HAS_BIAS true
+#define BLOCKS   (K / BLOCK) // of a row
+#else
+struct layer_numbers {
+    u32 n, k;
+    u32 block_shift; // weights that share a scale, as a power of two
+    u32 blocks;      // of a row
+    u32 has_bias;
+};
+// Constants at the top name it where their value does not depend on it. There is no such variable:
+// a function that forgot the parameter would not link.
+extern const layer_numbers the_layer;
+#define LAYER_OPERANDS                                                                             \
+    u32 layer_n, u32 layer_k, u32 layer_block_shift, u32 layer_blocks, u32 layer_has_bias,         \
+        u32 layer_truncate,
+#define LAYER_PARAMETER const layer_numbers &the_layer,
+#define LAYER_NAME      the_layer,
+#define ENTER_LAYER                                                                                \
+    const layer_numbers the_layer = {layer_n, layer_k, layer_block_shift, layer_blocks,            \
+                                     layer_has_bias};
+#define layer()  (&the_layer)
+#define HAS_BIAS (the_layer.has_bias != 0)
+#define BLOCKS   (the_layer.blocks)
+#endif
+
+// Where the scales of row n of W begin, and how many all of W has, where each row has its own.
+#define SCALE_ROW(n)       ((n) * BLOCKS)
+#define SCALE_COUNT        ((u64)N * BLOCKS)
+#define NEIGHBOURS_AT_ONCE true // whether scales of neighbours are aligned for loads of several
+#define A_BLOCK_SCALED     0
+
+// Gate and up, two rows of W, become a column of C where there is a GLU. A kernel counts rows so
+// that the two are neighbours, the gate first, at 2i and 2i + 1; W_ROW is where such a row stands
+// in W, and so with its scales and its bias. The sum of two rows, of which the first is even, has
+// the sum of their places. C_COLUMN is where the result of row n goes, if HAS_COLUMN.
+#if GLU && GLU_HALVES
+#define W_ROW(n) ((u64)((n) / 2) + (n) % 2 * (u64)(N / 2))
+#else
+#define W_ROW(n) (n)
+#endif
+#if GLU
+#define C_COLUMN(n)   ((n) / 2)
+#define HAS_COLUMN(n) ((n) % 2 == 0)
+#else
+#define C_COLUMN(n)   (n)
+#define HAS_COLUMN(n) true
+#endif
+
+// ---- cuda/prelude/plain ----
+// Weights that are numbers, of W_BITS: 16, of A's own type, or eight, e4m3 with one scale for all
+// of W, or one for each block of 128 rows and 128 columns (and one for as many columns of a row of
+// A, where that is e4m3). In front of a family they take the places of codes, scales of blocks and
+// tables of pairs.
+
+#if BLOCK_SCALED
+#define BLOCK 128
+#undef BLOCKS
+#define BLOCKS divide_up(K, BLOCK)
+#undef SCALE_ROW
+#define SCALE_ROW(n) ((n) / BLOCK * BLOCKS)
+#undef SCALE_COUNT
+#define SCALE_COUNT ((u64)divide_up(N, BLOCK) * BLOCKS)
+#undef NEIGHBOURS_AT_ONCE
+#define NEIGHBOURS_AT_ONCE false // operands start at any multiple of four bytes
+#undef A_BLOCK_SCALED
+#define A_BLOCK_SCALED A_IS_FP8
+#else
+#define BLOCK K // a row is one block, whose scale comes with the sums
+#endif
+#if W_BITS == 8
+#if A_IS_FP8
+#define SCALE_OPERANDS const float *a_scale, const float *b_scale,
+#define SCALE_NAMES    a_scale, b_scale,
+#define UNIT_OF_SUMS   (BLOCK_SCALED ? 1.0f : product(ldg(a_scale), ldg(b_scale)))
+#else
+#define SCALE_OPERANDS const float *b_scale,
+#define SCALE_NAMES    b_scale,
+#define UNIT_OF_SUMS   (BLOCK_SCALED ? 1.0f : ldg(b_scale))
+#endif
+#else
+#define SCALE_OPERANDS
+#define SCALE_NAMES
+#define UNIT_OF_SUMS 1.0f
+#endif
+
+enum zero_kind { ZERO_NONE, ZERO_U8, ZERO_SCALED };
+constexpr u32 TABLE_BYTES = 0, LINE_BLOCKS = BLOCK_SCALED ? 32 : 1, ONES = 0;
+constexpr bool BY_OFFSET = false;
+constexpr float NO_ZERO = 0;
+
+#if BLOCK_SCALED
+template <u32> struct loaded_scales { float scale; };
+template <u32 COUNT> DEVICE loaded_scales<COUNT> begin_scales(SCALE_OPERANDS u64 block)
+{
+    return {ldg(b_scale + block)};
+}
+DEVICE void prefetch_scales(SCALE_OPERANDS u64 block) { prefetch(b_scale + block); }
+DEVICE float scale_at(loaded_scales<1> s, u32, u32, float) { return s.scale; }
+#else
+template <u32> struct loaded_scales {};
+template <u32 COUNT> DEVICE loaded_scales<COUNT> begin_scales(SCALE_OPERANDS u64) { return {}; }
+DEVICE void prefetch_scales(SCALE_OPERANDS u64) {}
+DEVICE float scale_at(loaded_scales<1>, u32, u32, float) { return 1; }
+#endif
+DEVICE float shift_at(loaded_scales<1>, u32) { return 0; }
+DEVICE float extra_at(loaded_scales<1>, u32) { return 0; }
+DEVICE void build_table(u32) {}
+DEVICE void order_a(u32 *) {}
+
+// Two e4m3, as they lie in the lower half of a word, as two numbers of MMA_TYPE. Both types hold
+// every value of e4m3, and NaN stays NaN.
+DEVICE u32 two_of_fp8(u32 bytes)
+{
+    const u32 halves = widen_fp8x2(bytes);
+    return MMA_TYPE == F16 ? halves
+                           : round_bf16x2(widen_f16(halves & 0xffff), widen_f16(halves >> 16));
+}
+
+// Pair `index` of a word of W, neighbours along K.
+DEVICE u32 pair_of_word(u32 word, u32 index, u32)
+{
+    return W_BITS == 8 ? two_of_fp8(index ? word >> 16 : word & 0xffff) : word;
+}
+
+// ---- cuda/prelude/activations ----
+// Loading A, for families on matrix units, behind the template that says how weights are paired.
+
+// Sixteen bytes of A by one load, or where its rows are not aligned, by four.
+template <bool ALIGNED> DEVICE void load_a_piece(const void *from, u32 *to)
+{
+    u32x4 v;
+
+    if constexpr (ALIGNED) {
+        v = ldg((const u32x4 *)from);
+    } else {
+        const u32 *const words = (const u32 *)from;
+        v = {ldg(words), ldg(words + 1), ldg(words + 2), ldg(words + 3)};
+    }
+    to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+    order_a(to);
+}
+
+// ---- cuda/family/ring ----
+// Products of few rows of A with weights of 4, 8 or 16 bits, by matrix units, for GPUs that copy in
+// bulk from memory to shared memory (sm_90 and later).
+//
+// A workgroup stays on its multiprocessor for the whole launch. One warp, the producer, keeps a
+// ring of STAGES stages filled: a stage has CHUNK columns of ROWS rows of W, as they lie in memory
+// but for a gap after each row, which keeps lanes of eight rows out of each other's banks. WARPS
+// warps consume it: K_WARPS of them share 16 rows, each with UNITS units of UNIT columns. Codes are
+// decoded to pairs by the template in front (prelude/pairs, by a table in shared memory;
+// prelude/int4, by masks; or prelude/plain, for numbers), and the pairs go to the matrix unit as
+// they come. A's values for a
+// warp's columns stay in registers, in the order of the pairs. Scales are applied to a block's
+// sums, in f32; a zero point, and the offset that decoded codes have, to the sum of A's values
+// there, which is made of products with ones when A is loaded. Scales of blocks of A, of 128
+// columns of a row, stay in registers beside its values. SUMMERS warps add what the consumers of a
+// row have, and store C.
+//
+// Where K is longer than a chunk, a workgroup takes BATCH tiles of rows through the first chunk,
+// then through the second, and so on, so that A is loaded once for each; the summers keep sums of
+// the chunks before in shared memory.
+//
+// Who waits for whom: full[stage], by the bytes of its copies; empty[stage], by all consumers;
+// summed[buffer], by all consumers, when their sums are written; drained[buffer], by the summers,
+// when they have read them.
+
+constexpr u32 M_TILES = M_TILE / 8;  // matrix operands' columns are rows of A
+constexpr u32 WARPS = K_WARPS * ROW_WARPS;
+static_assert(WAVES == WARPS + 1 + SUMMERS, "consumers, the producer, summers");
+constexpr u32 ROWS = 16 * ROW_WARPS; // of W in a stage
+constexpr u32 CHUNK = K_WARPS * UNITS * UNIT;
+#define CHUNKS divide_up(K, CHUNK)
+constexpr bool RAGGED = !KNOWN || K % CHUNK != 0;
+#define TILES divide_up(N, ROWS)
+constexpr u32 UNIT_BYTES = UNIT * W_BITS / 8; // of a row
+constexpr u32 WORDS = UNIT_BYTES / 16;        // that a lane has of those
+constexpr u32 PAIRS = 16 / W_BITS;            // of weights in a word
+#define K_BYTES     (K / 8 * W_BITS)          // of a row of W
+#define CHUNK_BYTES (CHUNK / 8 * W_BITS)
+constexpr u32 SPANS = UNITS / SPAN;
+
+// Blocks whose scales a lane loads at once: neighbours, as many as are sure to start at a multiple
+// of their number.
+constexpr bool OWN_BLOCKS = KNOWN && NEIGHBOURS_AT_ONCE && SPAN * UNIT == BLOCK;
+constexpr u32 SCALES = OWN_BLOCKS && SPANS % 4 == 0 && BLOCKS % 4 == 0   ? 4
+                       : OWN_BLOCKS && SPANS % 2 == 0 && BLOCKS % 2 == 0 ? 2
+                                                                         : 1;
+
+// Shared memory. The sums of a warp, 512 bytes for eight rows of A, are in the free halves of four
+// entries of the table, or where there is no table in a place of their own.
+constexpr u32 SUMS = TABLE_BYTES ? 128 : 0, SUMS_APART = TABLE_BYTES ? 256 : 128;
+constexpr u32 WARP_SUMS = M_TILES * 4; // numbers of a lane
+constexpr u32 ROW_BYTES = (K_WARPS * UNITS | 1) * UNIT_BYTES; // odd: rows in banks of their own
+constexpr u32 RING = TABLE_BYTES ? TABLE_BYTES : SUM_BUFFERS * WARPS * WARP_SUMS * 128;
+constexpr u32 STAGE_BYTES = ROWS * ROW_BYTES;
+constexpr u32 KEPT = RING + STAGES * STAGE_BYTES; // sums of chunks before, of each tile of a batch
+constexpr u32 KEPT_BYTES = !KNOWN || CHUNKS > 1 ? BATCH * ROW_WARPS * WARP_SUMS * 128 : 0;
+constexpr u32 CODES = KEPT + KEPT_BYTES; // of nested scales
+constexpr u32 FULL = CODES + SCALE_IS_NESTED * 1024, EMPTY = FULL + STAGES * 8;
+constexpr u32 SUMMED = EMPTY + STAGES * 8, DRAINED = SUMMED + SUM_BUFFERS * 8;
+static_assert(DRAINED + SUM_BUFFERS * 8 <= SHARED_BYTES, "the plan counted shared memory");
+static_assert(!TABLE_BYTES || SUM_BUFFERS * WARPS * WARP_SUMS * SUMS_APART <= TABLE_BYTES,
+              "the halves of the table hold all sums");
+static_assert(UNITS % SPAN == 0, "a block's units are one warp's");
+
+// The steps of a workgroup, the same for all its warps: tiles of a batch, chunks, batches.
+struct walk {
+#if !KNOWN
+    const layer_numbers &the_layer;
+#endif
+    u32 groups, first, chunk, in_batch, tile;
+
+    DEVICE bool more() const { return tile < TILES; }
+    DEVICE void advance()
+    {
+        in_batch++;
+        tile += groups;
+        if (in_batch < BATCH && tile < TILES)
+            return;
+        in_batch = 0;
+        if (++chunk == CHUNKS) {
+            chunk = 0;
+            first += BATCH * groups;
+        }
+        tile = first;
+    }
+};
+// A place in a ring of COUNT, and the parity of its barriers there.
+template <u32 COUNT> struct place {
+    u32 at, parity;
+
+    DEVICE void advance()
+    {
+        if (++at == COUNT) {
+            at = 0;
+            parity ^= 1;
+        }
+    }
+};
+
+// ---- The producer ----
+
+#define SEGMENT_LINES divide_up(divide_up(CHUNK, BLOCK), LINE_BLOCKS) // of a row's scales
+
+// Asks for the scales of a step. The consumers load them only a step before they need them, which
+// is too late for memory, not for the second cache.
+DEVICE void ask_for_scales(LAYER_PARAMETER SCALE_OPERANDS const walk &at)
+{
+    for (u32 i = item() % 32; i < ROWS * SEGMENT_LINES; i += 32) {
+        const u64 n = W_ROW(at.tile * ROWS + i / SEGMENT_LINES);
+        const u64 block =
+            SCALE_ROW(n) + at.chunk * CHUNK / BLOCK + i % SEGMENT_LINES * LINE_BLOCKS;
+        if (block < SCALE_COUNT)
+            prefetch_scales(SCALE_NAMES block);
+    }
+}
+
+// One lane starts all copies, for the compiler then keeps addresses in uniform registers: a copy
+// is five instructions, where one by each lane is a loop of eight slow ones.
+DEVICE void start_copies(LAYER_PARAMETER const u8 *b, const walk &at, u32 stage)
+{
+    const u32 columns = RAGGED && at.chunk + 1 == CHUNKS ? K - (CHUNKS - 1) * CHUNK : CHUNK;
+
+    const u32 bytes = columns / 8 * W_BITS;
+
+    barrier_expect(FULL + stage * 8, ROWS * bytes);
+    NO_UNROLL for (u32 sixteen = 0; sixteen < ROWS; sixteen += 16) {
+        UNROLL for (u32 i = 0; i < 16; i++) {
+            const u32 row = sixteen + i, n = at.tile * ROWS + row;
+            const u64 from = !KNOWN || N % ROWS ? smaller(n, N - 1) : n;
+            bulk_copy(RING + stage * STAGE_BYTES + row * ROW_BYTES,
+                      b + W_ROW(from) * K_BYTES + at.chunk * CHUNK_BYTES, bytes,
+                      FULL + stage * 8);
+        }
+    }
+}
+
+DEVICE void produce(LAYER_PARAMETER SCALE_OPERANDS const u8 *b, walk at)
+{
+    place<STAGES> stage = {0, 1};
+
+    NO_UNROLL for (; at.more(); at.advance(), stage.advance()) {
+        if (HAS_BLOCK_SCALES)
+            ask_for_scales(LAYER_NAME SCALE_NAMES at);
+        barrier_wait(EMPTY + stage.at * 8, stage.parity);
+        if (one_lane())
+            start_copies(LAYER_NAME b, at, stage.at);
+        sync_warp();
+    }
+}
+
+// ---- The summers ----
+
+DEVICE void store_four(u32 at, const float (&numbers)[4])
+{
+    sts<u32x4>(at, {as_bits(numbers[0]), as_bits(numbers[1]), as_bits(numbers[2]),
+                    as_bits(numbers[3])});
+}
+DEVICE void add_four(float (&to)[4], u32 at)
+{
+    const u32x4 v = lds<u32x4>(at);
+    to[0] += as_float(v.x), to[1] += as_float(v.y), to[2] += as_float(v.z), to[3] += as_float(v.w);
+}
+
+// Where a lane has its sums of a warp's 16 rows of W and eight rows of A: 16 bytes beside those of
+// other lanes.
+DEVICE u32 sums_at(u32 buffer, u32 warp, u32 tile, u32 lane)
+{
+    const u32 block = (buffer * WARPS + warp) * M_TILES + tile;
+    return SUMS + (block * 4 + lane / 8) * SUMS_APART + lane % 8 * 16;
+}
+
+typedef typename element_of<C_TYPE>::type c_element;
+
+// Adds and stores what the warps that share row group `rows` have for eight rows of A.
+DEVICE void add_up(LAYER_PARAMETER const walk &at, u32 buffer, u32 rows, u32 tile, u32 lane,
+                   float unit, const c_element *bias, c_element *c, u32 first, u32 m, i64 ldc)
+{
+    const u32 kept = KEPT + ((at.in_batch * ROW_WARPS + rows) * M_TILES + tile) * 512 + lane * 16;
+    float total[4] = {};
+
+    if (CHUNKS > 1 && at.chunk)
+        add_four(total, kept);
+    UNROLL for (u32 w = 0; w < K_WARPS; w++)
+        add_four(total, sums_at(buffer, rows * K_WARPS + w, tile, lane));
+    if (CHUNKS > 1 && at.chunk + 1 < CHUNKS) {
+        store_four(kept, total);
+        return;
+    }
+    UNROLL for (u32 i = 0; i < 4; i++) {
+        const u32 n = at.tile * ROWS + rows * 16 + lane / 4 + i / 2 * 8;
+        const u32 row = tile * 8 + lane % 4 * 2 + i % 2;
+#if GLU // the other row of a pair is another lane's, and all lanes take part in the shuffle
+        float value = total[i] * unit;
+#if BIAS
+        value += load<C_TYPE>(bias + W_ROW(smaller(n, N - 1)));
+#endif
+        value = activated(value, shuffle_xor(value, 4));
+        if (row < m && n < N && HAS_COLUMN(n))
+            stg(c + (i64)(first + row) * ldc + C_COLUMN(n), rounded<C_TYPE>(value));
+#else
+        if (row >= m || n >= N)
+            continue;
+        float value = total[i] * unit;
+#if BIAS
+        value += HAS_BIAS ? load<C_TYPE>(bias + n) : 0;
+#endif
+        stg(c + (i64)(first + row) * ldc + n, rounded<C_TYPE>(value));
+#endif
+    }
+}
+
+DEVICE void add_sums(LAYER_PARAMETER walk at, float unit, const c_element *bias, c_element *c,
+                     u32 first, u32 m, i64 ldc)
+{
+    const u32 lane = item() % 32, summer = item() / 32 - WARPS - 1;
+    place<SUM_BUFFERS> buffer = {0, 0};
+
+    NO_UNROLL for (; at.more(); at.advance(), buffer.advance()) {
+        barrier_wait(SUMMED + buffer.at * 8, buffer.parity);
+        UNROLL for (u32 i = 0; i < divide_up(ROW_WARPS * M_TILES, SUMMERS); i++) {
+            const u32 part = summer + i * SUMMERS;
+            if (part < ROW_WARPS * M_TILES)
+                add_up(LAYER_NAME at, buffer.at, part / M_TILES, part % M_TILES, lane, unit,
+                       bias, c, first, m, ldc);
+        }
+        sync_warp();
+        if (lane == 0)
+            barrier_arrive(DRAINED + buffer.at * 8);
+    }
+}
+
+// ---- The consumers ----
+
+// Of a unit, each of four lanes has a quarter of the columns, which are neighbours: the packed
+// weights of a lane are then one load, and so are two or four pairs of pairs of A.
+typedef u32 a_values[UNITS][M_TILES][UNIT / 8];
+typedef typename element_of<A_TYPE>::type a_element;
+
+// The pairs of A of a lane's columns of a unit.
+template <bool ALIGNED> DEVICE void load_a_unit(const a_element *from, u32 (&pairs)[UNIT / 8])
+{
+    if constexpr (A_TYPE == FP8) {
+        u32 bytes[4];
+        load_a_piece<ALIGNED>(from, bytes);
+        UNROLL for (u32 i = 0; i < 8; i++)
+            pairs[i] = pair_of_word(bytes[i / 2], i % 2, 0);
+    } else {
+        UNROLL for (u32 i = 0; i < UNIT / 32; i++)
+            load_a_piece<ALIGNED>(from + i * 8, &pairs[i * 4]);
+    }
+}
+
+template <bool ALIGNED>
+DEVICE void load_a_as(LAYER_PARAMETER a_values &values, const a_element *a, i64 lda, u32 first,
+                      u32 m, u32 chunk, u32 k_warp)
+{
+    const u32 lane = item() % 32;
+
+    UNROLL for (u32 t = 0; t < M_TILES; t++) {
+        const u32 row = first + smaller(t * 8 + lane / 4, m - 1);
+        const a_element *const from = a + (i64)row * lda + lane % 4 * (UNIT / 4);
+        UNROLL for (u32 u = 0; u < UNITS; u++) {
+            const u32 column = chunk * CHUNK + (k_warp * UNITS + u) * UNIT;
+            if (!RAGGED || column < K)
+                load_a_unit<ALIGNED>(from + column, values[u][t]);
+        }
+    }
+}
+
+// One branch for all loads: predicated loads of both kinds into the same registers would wait for
+// one another.
+DEVICE void load_a(LAYER_PARAMETER a_values &values, const a_element *a, i64 lda, u32 first, u32 m,
+                   u32 chunk, u32 k_warp)
+{
+    if (((u64)a | (u64)lda * sizeof(a_element)) % 16 == 0)
+        load_a_as<true>(LAYER_NAME values, a, lda, first, m, chunk, k_warp);
+    else
+        load_a_as<false>(LAYER_NAME values, a, lda, first, m, chunk, k_warp);
+}
+
+// The sums of A's values over a span, or its scales, of two rows of A in each lane, as products
+// have them.
+typedef float a_sums[SPANS][M_TILES][2];
+
+DEVICE void sum_a(LAYER_PARAMETER a_sums &of_a, const a_values &values, u32 chunk, u32 k_warp)
+{
+    UNROLL for (u32 s = 0; s < SPANS; s++) {
+        UNROLL for (u32 t = 0; t < M_TILES; t++) {
+            float sums[4] = {};
+            UNROLL for (u32 u = s * SPAN; u < (s + 1) * SPAN; u++) {
+                if (!RAGGED || chunk * CHUNK + (k_warp * UNITS + u) * UNIT < K) {
+                    UNROLL for (u32 i = 0; i < UNIT / 8; i += 2)
+                        mma<MMA_TYPE>(sums, ONES, ONES, ONES, ONES, values[u][t][i],
+                                    values[u][t][i + 1]);
+                }
+            }
+            of_a[s][t][0] = sums[0], of_a[s][t][1] = sums[1];
+        }
+    }
+}
+
+// The scales of a warp's units in one row.
+struct row_scales {
+    loaded_scales<SCALES> part[SPANS / SCALES];
+};
+
+DEVICE void load_scales(LAYER_PARAMETER SCALE_OPERANDS row_scales &row, const walk &at, u32 in_tile,
+                        u32 k_warp)
+{
+    const u64 n = W_ROW(smaller(at.tile * ROWS + in_tile, N - 1));
+
+    UNROLL for (u32 i = 0; i < SPANS / SCALES; i++) {
+        const u32 column = at.chunk * CHUNK + (k_warp * UNITS + i * SCALES * SPAN) * UNIT;
+        if (!RAGGED || column < K)
+            row.part[i] = begin_scales<SCALES>(SCALE_NAMES SCALE_ROW(n) + column / BLOCK);
+    }
+}
+
+#if A_BLOCK_SCALED
+// The scales of A over a warp's spans, of the rows whose products a lane has.
+DEVICE void load_a_scales(LAYER_PARAMETER a_sums &scales, const float *a_scale, u32 first, u32 m,
+                          u32 chunk, u32 k_warp)
+{
+    UNROLL for (u32 s = 0; s < SPANS; s++) {
+        const u32 column = chunk * CHUNK + (k_warp * UNITS + s * SPAN) * UNIT;
+        UNROLL for (u32 t = 0; t < M_TILES; t++) {
+            UNROLL for (u32 i = 0; i < 2; i++) {
+                const u32 row = first + smaller(t * 8 + item() % 4 * 2 + i, m - 1);
+                if (!RAGGED || column < K)
+                    scales[s][t][i] = ldg(a_scale + (u64)row * BLOCKS + column / BLOCK);
+            }
+        }
+    }
+}
+#endif
+
+template <u32 COUNT> DEVICE void load_packed(u32 at, u32 offset, u32 (&words)[COUNT])
+{
+    if constexpr (COUNT == 4) {
+        const u32x4 v = lds<u32x4>(at, offset);
+        words[0] = v.x, words[1] = v.y, words[2] = v.z, words[3] = v.w;
+    } else if constexpr (COUNT == 2) {
+        const u32x2 v = lds<u32x2>(at, offset);
+        words[0] = v.x, words[1] = v.y;
+    } else {
+        words[0] = lds<u32>(at, offset);
+    }
+}
+
+DEVICE void multiply(LAYER_PARAMETER float (&sums)[M_TILES][4], const a_values &a,
+                     const a_sums &of_a, const row_scales &upper, const row_scales &lower,
+                     const walk &at, u32 stage, u32 rows, u32 k_warp, float shift)
+{
+    const u32 lane = item() % 32, copy = lane * 4;
+    const u32 own = RING + stage * STAGE_BYTES + (rows * 16 + lane / 4) * ROW_BYTES +
+                    lane % 4 * (UNIT_BYTES / 4) + k_warp * (UNITS * UNIT_BYTES);
+
+    UNROLL for (u32 s = 0; s < SPANS; s++) {
+        float of_block[M_TILES][4] = {}, (&block)[M_TILES][4] = HAS_BLOCK_SCALES ? of_block : sums;
+        if (RAGGED && at.chunk * CHUNK + (k_warp * UNITS + s * SPAN) * UNIT >= K)
+            continue;
+        const auto &above = upper.part[s / SCALES], &below = lower.part[s / SCALES];
+        UNROLL for (u32 t = 0; t < M_TILES && BY_OFFSET; t++) {
+            UNROLL for (u32 i = 0; i < 4; i++)
+                block[t][i] = -(NO_ZERO + shift_at(i / 2 ? below : above, s % SCALES)) *
+                              of_a[s][t][i % 2];
+        }
+        UNROLL for (u32 u = s * SPAN; u < (s + 1) * SPAN; u++) {
+            u32 x[WORDS], y[WORDS];
+            load_packed(own, u * UNIT_BYTES, x);
+            load_packed(own, u * UNIT_BYTES + 8 * ROW_BYTES, y);
+            UNROLL for (u32 i = 0; i < UNIT / 16; i++) {
+                const u32 v = 2 * i / PAIRS, w = (2 * i + 1) / PAIRS;
+                const u32 w0 = pair_of_word(x[v], 2 * i % PAIRS, copy);
+                const u32 w1 = pair_of_word(y[v], 2 * i % PAIRS, copy);
+                const u32 w2 = pair_of_word(x[w], (2 * i + 1) % PAIRS, copy);
+                const u32 w3 = pair_of_word(y[w], (2 * i + 1) % PAIRS, copy);
+                UNROLL for (u32 t = 0; t < M_TILES; t++)
+                    mma<MMA_TYPE>(block[t], w0, w1, w2, w3, a[u][t][2 * i], a[u][t][2 * i + 1]);
+            }
+        }
+        if (!HAS_BLOCK_SCALES)
+            continue;
+        const float scales[2] = {scale_at(above, s % SCALES, CODES, shift),
+                                 scale_at(below, s % SCALES, CODES, shift)};
+        const float extra[2] = {extra_at(above, s % SCALES), extra_at(below, s % SCALES)};
+        UNROLL for (u32 t = 0; t < M_TILES; t++) {
+            UNROLL for (u32 i = 0; i < 4; i++) {
+#if A_BLOCK_SCALED
+                const float scale = product(scales[i / 2], of_a[s][t][i % 2]);
+#else
+                const float scale = scales[i / 2];
+#endif
+                sums[t][i] = fused(block[t][i], scale, sums[t][i]);
+                if (ZERO == ZERO_SCALED)
+                    sums[t][i] = fused(-extra[i / 2], of_a[s][t][i % 2], sums[t][i]);
+            }
+        }
+    }
+}
+
+DEVICE void consume(LAYER_PARAMETER SCALE_OPERANDS walk at, const a_element *a, i64 lda,
+                    u32 first, u32 m)
+{
+    const u32 lane = item() % 32, warp = item() / 32, k_warp = warp % K_WARPS;
+    const u32 rows = warp / K_WARPS;
+    float shift = 0;
+    place<STAGES> stage = {0, 0};
+    place<SUM_BUFFERS> buffer = {0, 1};
+    row_scales upper, lower;
+    a_values values;
+    a_sums of_a;
+
+    load_scales(LAYER_NAME SCALE_NAMES upper, at, rows * 16 + lane / 4, k_warp);
+    load_scales(LAYER_NAME SCALE_NAMES lower, at, rows * 16 + lane / 4 + 8, k_warp);
+#if SCALE_IS_NESTED
+    shift = ldg(offset);
+    for (u32 i = item(); i < NEST; i += WARPS * 32)
+        sts<float>(CODES + i * 4, ldg(code + i));
+#endif
+    if (KNOWN && CHUNKS == 1)
+        load_a(LAYER_NAME values, a, lda, first, m, 0, k_warp);
+    build_table(WARPS * 32);
+    sync_some(1, WARPS * 32);
+    if (KNOWN && CHUNKS == 1 && BY_OFFSET)
+        sum_a(LAYER_NAME of_a, values, 0, k_warp);
+#if A_BLOCK_SCALED
+    if (CHUNKS == 1)
+        load_a_scales(LAYER_NAME of_a, a_scale, first, m, 0, k_warp);
+#endif
+    NO_UNROLL while (at.more()) {
+        const walk now = at;
+        const row_scales upper_now = upper, lower_now = lower;
+        float sums[M_TILES][4] = {};
+
+        if ((!KNOWN || CHUNKS > 1) && now.in_batch == 0) {
+            load_a(LAYER_NAME values, a, lda, first, m, now.chunk, k_warp);
+            if (BY_OFFSET)
+                sum_a(LAYER_NAME of_a, values, now.chunk, k_warp);
+#if A_BLOCK_SCALED
+            load_a_scales(LAYER_NAME of_a, a_scale, first, m, now.chunk, k_warp);
+#endif
+        }
+        at.advance();
+        if (at.more()) { // a step ahead of their use
+            load_scales(LAYER_NAME SCALE_NAMES upper, at, rows * 16 + lane / 4, k_warp);
+            load_scales(LAYER_NAME SCALE_NAMES lower, at, rows * 16 + lane / 4 + 8, k_warp);
+        }
+        barrier_wait(FULL + stage.at * 8, stage.parity);
+        multiply(LAYER_NAME sums, values, of_a, upper_now, lower_now, now, stage.at, rows, k_warp,
+                 shift);
+        sync_warp();
+        if (lane == 0)
+            barrier_arrive(EMPTY + stage.at * 8);
+        stage.advance();
+        barrier_wait(DRAINED + buffer.at * 8, buffer.parity);
+        UNROLL for (u32 t = 0; t < M_TILES; t++)
+            store_four(sums_at(buffer.at, warp, t, lane), sums[t]);
+        sync_warp();
+        if (lane == 0)
+            barrier_arrive(SUMMED + buffer.at * 8);
+        buffer.advance();
+    }
+}
+
+// ---- The kernel ----
+
+KERNEL(SYMBOL, WAVES * 32)
+(LAYER_OPERANDS const a_element *a, const u8 *b, SCALE_OPERANDS
+#if BIAS
+ const c_element *bias,
+#endif
+ c_element *c, int m, int first, i64 lda, i64 ldc, int workgroups)
+{
+    ENTER_LAYER
+#if !BIAS
+    const c_element *const bias = nullptr;
+#endif
+    const u32 group = SLICES_FIRST ? group_y() : group_x();
+    const u32 begin = (SLICES_FIRST ? group_x() : group_y()) * M_TILE;
+    const u32 rows = smaller((u32)m - begin, M_TILE), warp = item() / 32;
+    const walk at = {LAYER_NAME (u32)workgroups, group, 0, 0, group};
+
+    check_shared_start();
+    if (item() == 0) {
+        for (u32 i = 0; i < STAGES; i++) {
+            barrier_init(FULL + i * 8, 1);
+            barrier_init(EMPTY + i * 8, WARPS);
+        }
+        for (u32 i = 0; i < SUM_BUFFERS; i++) {
+            barrier_init(SUMMED + i * 8, WARPS);
+            barrier_init(DRAINED + i * 8, SUMMERS);
+        }
+        barrier_init_fence();
+    }
+    sync_group();
+    if (warp < WARPS)
+        consume(LAYER_NAME SCALE_NAMES at, a, lda, (u32)first + begin, rows);
+    else if (warp == WARPS)
+        produce(LAYER_NAME SCALE_NAMES b, at);
+    else
+        add_sums(LAYER_NAME at, UNIT_OF_SUMS, bias, c, (u32)first + begin, rows, ldc);
+}

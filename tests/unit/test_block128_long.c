@@ -1,0 +1,4 @@
+/* SPDX-License-Identifier: MIT */
+/* Every layer of test_block128.c. */
+#define ONE_IN 1
+#include "test_block128.c"
