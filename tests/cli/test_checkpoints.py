@@ -44,6 +44,13 @@ LAYERS = {  # tensors → format, act-order, problem
     "fp8fnuz": (fp8("l", "F8_E4M3FNUZ", static=True), "fp8", False,
                 f"op=gemm wq=fp8fnuz scale=tensor a=fp8fnuz c=bf16 n={N} k={K} bias=0 layout=dense "
                 "round=rne"),
+    "fp8-blocks": ({"l.weight": ("F8_E4M3", [N, K]), "l.weight_scale_inv": ("F32", [1, 2])},
+                   "fp8", False, f"op=gemm wq=fp8 scale=block128 a=bf16 c=bf16 n={N} k={K} bias=0 "
+                   "layout=dense round=rne"),
+    "fp8-blocks-f16": ({"l.weight": ("F8_E4M3", [N, K]), "l.weight_scale": ("F16", [1, 2]),
+                        "l.bias": ("F16", [N])}, "fp8", False,
+                       f"op=gemm wq=fp8 scale=block128 a=f16 c=f16 n={N} k={K} bias=1 "
+                       "layout=dense round=rne"),
     "plain": ({"l.weight": ("BF16", [N, K]), "norm.weight": ("BF16", [K]),
                "model.embed_tokens.weight": ("BF16", [100, K])}, "plain", False,
               f"op=gemm wq=none a=bf16 c=bf16 n={N} k={K} bias=0 layout=dense round=rne"),
@@ -168,7 +175,8 @@ def test_layers_without_a_problem_say_why(quern, tmp_path):
         ({"l.weight": ("F8_E4M3", [N, K])}, "weights of type F8_E4M3 without a weight_scale"),
         ({"l.weight": ("F8_E5M2", [N, K]), "l.weight_scale": ("F32", [1])}, "type F8_E5M2"),
         (fp8("l", shape=[N, 1]), f"F8_E4M3 with scales F32 [{N},1]; one for all weights"),
-        ({"l.weight": ("F8_E4M3", [N, K]), "l.weight_scale_inv": ("F32", [1, 2])}, "each block"),
+        ({"l.weight": ("F8_E4M3", [N, K]), "l.weight_scale_inv": ("F32", [2, 4])},
+         "with scales F32 [2,4]; one for all weights is known, and one for each block of 128"),
         ({"l.weight_packed": ("U8", [N, K // 2]), "l.weight_scale": ("F8_E4M3", [N, K // 16])},
          "packed as U8"),
     ):

@@ -26,6 +26,11 @@ FLOATS = {"quant_method": "compressed-tensors", "format": "float-quantized", "co
     "group_0": {"weights": {"num_bits": 8, "type": "float", "strategy": "tensor"},
                 "input_activations": {"num_bits": 8, "type": "float", "strategy": "tensor"}}},
     "ignore": ["lm_head"]}
+BLOCKS = {**FLOATS, "config_groups": {
+    "group_0": {"weights": {"num_bits": 8, "type": "float", "strategy": "block",
+                            "block_structure": [128, 128]},
+                "input_activations": {"num_bits": 8, "type": "float", "strategy": "group",
+                                      "group_size": 128, "dynamic": True}}}}
 ROUND = {"quant_method": "auto-round", "packing_format": "auto_round:auto_gptq", "bits": 4,
          "group_size": 128, "sym": True, "data_type": "int", "act_bits": 16}
 BNB = {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4",
@@ -59,6 +64,9 @@ def prewarm(quern, tmp_path, config, *words):
     (DENSE, BNB, "wq=nf4 group=64 scale=nested a=bf16"),
     (DENSE, FLOATS, "wq=fp8 scale=tensor a=fp8 c=bf16"),
     (DENSE, {"quant_method": "fp8", "activation_scheme": "static"}, "wq=fp8 scale=tensor a=fp8"),
+    (DENSE, {"quant_method": "fp8", "weight_block_size": [128, 128]},
+     "wq=fp8 scale=block128 a=fp8 c=bf16"),
+    (DENSE, BLOCKS, "wq=fp8 scale=block128 a=fp8 c=bf16"),
     ({**DENSE, "torch_dtype": "float16"}, {"quant_method": "fp8"}, "a=fp8 c=f16"),
     ({"text_config": DENSE, "model_type": "some_vlm"}, AWQ, "wq=int4 group=128"),
 ])  # fmt: skip
@@ -222,8 +230,15 @@ def test_options_go_before_the_config(quern, tmp_path):
 @pytest.mark.parametrize("change, says", [
     ({"quantization_config": {**GPTQ, "bits": 3}}, "bits 3"),
     ({"quantization_config": {"quant_method": "hqq"}}, "quant_method hqq"),
-    ({"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}},
-     "block-scaled fp8, a scale for each block of weights (weight_block_size [128,128])"),
+    ({"quantization_config": {"quant_method": "fp8", "weight_block_size": [64, 128]}},
+     "128 by 128 in problems (scale=block128), not what weight_block_size says, [64,128]"),
+    ({"quantization_config": {**BLOCKS, "config_groups": {"group_0": {
+        "weights": {"num_bits": 8, "type": "float", "strategy": "block",
+                    "block_structure": [128, 64]}}}}}, "block_structure [128,64]"),
+    ({"quantization_config": {**BLOCKS, "config_groups": {"group_0": {
+        "weights": {"num_bits": 8, "type": "float", "strategy": "block",
+                    "block_structure": "128x128"},
+        "input_activations": {"strategy": "token"}}}}}, "input_activations of strategy token"),
     ({"quantization_config": {**FLOATS, "config_groups": {"group_0": {
         "weights": {"num_bits": 8, "type": "float", "strategy": "channel"}}}}}, "channel"),
     ({"quantization_config": {**FLOATS, "config_groups": {"group_0": {

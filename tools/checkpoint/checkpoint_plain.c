@@ -2,8 +2,9 @@
 /*
  * Weights that stand as a matrix, or one for each expert: plain ones (weight [N,K]); 8-bit floats
  * with one scale (weight F8_E4M3 [N,K], weight_scale, input_scale if activations have a fixed one)
- * as compressed-tensors' float-quantized and vLLM's fp8 files have them; and gpt-oss's MXFP4
- * (…_blocks, …_scales).
+ * as compressed-tensors' float-quantized and vLLM's fp8 files have them, or with one for each block
+ * (weight_scale_inv, or weight_scale, [N/128,K/128] rounded up) as DeepSeek's have; and gpt-oss's
+ * MXFP4 (…_blocks, …_scales).
  */
 #include "checkpoint/checkpoint_parts.h"
 #include "checkpoint/tensor_values.h"
@@ -49,44 +50,68 @@ static bool is_scalar(const struct tensor *t)
     return t->rank == 0 || (t->rank == 1 && t->shape[0] == 1);
 }
 
-/* Reads weights of 8-bit floats. Without input_scale the activations may be of any type: that of
- * weight_scale is taken, or bf16. */
+/* Whether a tensor has a scale for each block of 128 rows and 128 columns of W. */
+static bool is_of_blocks(const struct tensor *scale, const struct tensor *weight)
+{
+    return scale->rank == 2 && scale->shape[0] == (weight->shape[0] + 127) / 128 &&
+           scale->shape[1] == (weight->shape[1] + 127) / 128;
+}
+
+/* Sets the problem of fp8 weights. Without input_scale the activations may be of any type: that of
+ * the scales is taken, or bf16. */
+static void set_fp8(const struct checkpoint_search *q, const struct tensor *weight,
+                    const struct tensor *scale, bool input, const char *kind)
+{
+    const char *const wq = !strcmp(weight->dtype, "F8_E4M3FNUZ") ? "fp8fnuz" : "fp8";
+    const char *const type = checkpoint_type_word(scale->dtype);
+    char text[QUERN_TEXT_MAX];
+
+    snprintf(text, sizeof text, "wq=%s scale=%s n=%lld k=%lld a=%s bias=%d", wq, kind,
+             (long long)weight->shape[0], (long long)weight->shape[1],
+             input                 ? wq
+             : strcmp(type, "f32") ? type
+                                   : "bf16",
+             checkpoint_has_bias(q, weight->shape[0]));
+    checkpoint_set_problem(q, text);
+}
+
+/* Reads weights of 8-bit floats. */
 static int read_fp8(const struct checkpoint_search *q, const struct tensor *weight)
 {
     const struct tensor *const scale = checkpoint_part(q, ".weight_scale");
     const struct tensor *const input = checkpoint_part(q, ".input_scale");
-    const bool fnuz = !strcmp(weight->dtype, "F8_E4M3FNUZ");
-    const char *const wq = fnuz ? "fp8fnuz" : "fp8";
-    char have[160], text[QUERN_TEXT_MAX];
+    const struct tensor *const inverse = checkpoint_part(q, ".weight_scale_inv");
+    const struct tensor *const blocks = inverse ? inverse : scale;
+    char have[160];
     int status;
 
     q->layer->format = "fp8";
-    if (!scale) {
+    if (!blocks) {
         snprintf(q->layer->reason, sizeof q->layer->reason,
-                 checkpoint_part(q, ".weight_scale_inv")
-                     ? "%s with a scale for each block of weights; one for all of them is known"
-                     : "weights of type %s without a weight_scale",
-                 weight->dtype);
+                 "weights of type %s without a weight_scale", weight->dtype);
         return EXIT_OK;
     }
-    if (!is_scalar(scale)) {
-        checkpoint_show(scale, have, sizeof have);
+    if (is_of_blocks(blocks, weight)) {
+        if ((status =
+                 checkpoint_expect(blocks, "F16|BF16|F32|", blocks->shape[0], blocks->shape[1])) ||
+            (status = tensor_check_finite(blocks)))
+            return status;
+        set_fp8(q, weight, blocks, false, "block128");
+        return EXIT_OK;
+    }
+    if (inverse || !is_scalar(scale)) {
+        checkpoint_show(blocks, have, sizeof have);
         snprintf(q->layer->reason, sizeof q->layer->reason,
-                 "%s with scales %s; one for all weights is known", weight->dtype, have);
+                 "%s with scales %s; one for all weights is known, and one for each block of 128 "
+                 "by 128",
+                 weight->dtype, have);
         return EXIT_OK;
     }
     if (scale->rank && (status = checkpoint_expect(scale, "F16|BF16|F32|", 1, -1)))
         return status;
     if ((status = tensor_check_finite(scale)) || (input && (status = tensor_check_finite(input))))
         return status;
-    const char *const type = checkpoint_type_word(scale->dtype);
-    snprintf(text, sizeof text, "wq=%s n=%lld k=%lld a=%s bias=%d", wq, (long long)weight->shape[0],
-             (long long)weight->shape[1],
-             input                 ? wq
-             : strcmp(type, "f32") ? type
-                                   : "bf16",
-             checkpoint_has_bias(q, weight->shape[0]));
-    checkpoint_set_problem(q, text);
+    set_fp8(q, weight, scale, input, "tensor");
     return EXIT_OK;
 }
 

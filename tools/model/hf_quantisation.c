@@ -272,6 +272,35 @@ static int read_auto_round(struct hf_rules *r, const struct model_scheme *base)
 
 /* ---- compressed-tensors ---------------------------------------------------------------------- */
 
+/* Whether a value says how large blocks of weights are, [128,128] or "128x128". */
+static bool is_block128(const json_t *value)
+{
+    const char *const text = json_string_value(value);
+
+    return text ? !strcmp(text, "128x128")
+                : json_array_size(value) == 2 &&
+                      json_integer_value(json_array_get(value, 0)) == 128 &&
+                      json_integer_value(json_array_get(value, 1)) == 128;
+}
+
+/* Reads weights with a scale for each block, and inputs with one for each 128 columns of a row. */
+static int read_float_blocks(const json_t *weights, const json_t *inputs, struct model_scheme *s)
+{
+    const json_t *const block = json_object_get(weights, "block_structure");
+    const json_t *const group = json_object_get(inputs, "group_size");
+    char shown[JSON_SHOWN_BYTES];
+
+    if (!is_block128(block))
+        return unknown(s, "block_structure", block ? json_shown(block, shown) : "");
+    if (json_is_object(inputs) && strcmp(json_text(inputs, "strategy"), "group"))
+        return unknown(s, "weights in blocks, input_activations of strategy",
+                       json_text(inputs, "strategy"));
+    if (json_is_object(inputs) && json_integer_value(group) != 128)
+        return unknown(s, "input_activations of group_size", group ? json_shown(group, shown) : "");
+    snprintf(s->words.scale, sizeof s->words.scale, "block128");
+    return set_fp8(!json_is_object(inputs), s);
+}
+
 /* Reads the scheme of a config group whose weights are floats. */
 static int read_floats(const json_t *group, const json_t *weights, struct model_scheme *s)
 {
@@ -281,6 +310,8 @@ static int read_floats(const json_t *group, const json_t *weights, struct model_
 
     if (json_integer_value(bits) != 8)
         return unknown(s, "float num_bits", bits ? json_shown(bits, shown) : "");
+    if (!strcmp(json_text(weights, "strategy"), "block"))
+        return read_float_blocks(weights, inputs, s);
     if (strcmp(json_text(weights, "strategy"), "tensor"))
         return unknown(s, "weights of strategy", json_text(weights, "strategy"));
     if (json_is_object(inputs) && strcmp(json_text(inputs, "strategy"), "tensor"))
@@ -407,15 +438,16 @@ static int read_fp8(struct hf_rules *r, struct model_scheme s)
     const json_t *const block = json_any(r->q, "weight_block_size", found);
     int status;
 
-    if (block)
+    if (block && !is_block128(block))
         snprintf(s.reason, sizeof s.reason,
-                 "block-scaled fp8, a scale for each block of weights (weight_block_size %s), is "
-                 "none that problems describe; fp8 with one scale for a layer is, and --wq none "
-                 "makes the layers unquantised",
+                 "fp8 with a scale for each block of weights has blocks of 128 by 128 in problems "
+                 "(scale=block128), not what weight_block_size says, %s",
                  json_shown(block, shown));
     else if (scheme[0] && strcmp(scheme, "static") && strcmp(scheme, "dynamic"))
         unknown(&s, "activation_scheme", scheme);
     set_fp8(false, &s);
+    if (block)
+        snprintf(s.words.scale, sizeof s.words.scale, "block128");
     if ((status = hf_rules_add_list(r, "ignored_layers", HF_NAME)) ||
         (status = hf_rules_add_list(r, "modules_to_not_convert", HF_WORDS)))
         return status;
