@@ -158,6 +158,33 @@ def test_linear_with_act(quern, ctx, act, glu):
         quern.Linear.quantize(ctx, w[:47], wq="none", a="f32", act=act, glu=glu)
 
 
+@pytest.mark.parametrize("a", ["bf16", "f16"])
+def test_fp8_in_blocks(quern, ctx, a):
+    """The layer of a checkpoint, and what quern.quantize makes; blocks at the ends are smaller."""
+    n, k, text = 200, 272, f"wq=fp8 scale=block128 n=200 k=272 a={a}"
+    w = weights(n, k) * np.linspace(1, 50, n, dtype=np.float32)[:, None]
+    operands = quern.quantize(text, w)
+    assert operands["b"].shape == (n, k) and operands["b_scale"].shape == (2, 3)
+    assert np.abs(quern.dequantize(text, operands) - w).max(axis=1)[0] < np.abs(w[:128]).max() / 25
+    bias = rows(1, n)[0]
+    layer = types.SimpleNamespace(weight=operands["b"].view(np.uint8), bias=bias,
+                                  weight_scale_inv=operands["b_scale"], block_size=[128, 128])
+    linear = quern.Linear.from_fp8(layer, ctx, compute_type=a)
+    x = rows(3, k)
+    assert close(linear(x), x @ quern.dequantize(text, operands).T + bias, 1e-2)
+    with pytest.raises(ValueError, match=r"b_scale has the shape \(3, 2\); expected \(2, 3\)"):
+        layer.weight_scale_inv = operands["b_scale"].T
+        quern.Linear.from_fp8(layer, ctx, compute_type=a)
+    with pytest.raises(ValueError, match=r"block_size is \(64, 64\); expected \(128, 128\)"):
+        layer.block_size = (64, 64)
+        quern.Linear.from_fp8(layer, ctx)
+    with pytest.raises(TypeError, match=r"elements of float32 .* expected float8_e4m3fn"):
+        layer.block_size, layer.weight = None, w
+        quern.Linear.from_fp8(layer, ctx)
+    with pytest.raises(ValueError, match="no weight_scale_inv"):
+        quern.Linear.from_fp8(types.SimpleNamespace(weight=w), ctx)
+
+
 def test_types_of_rows(quern, sim):
     layer = quern.Linear.quantize(sim, weights(32, 64), wq="nf4", a="bf16")
     x = rows(2, 64)

@@ -10,7 +10,7 @@ from typing import Any, Callable, Mapping
 import numpy as np
 
 from . import _native as native
-from .arrays import STORAGE, from_type, host_array, is_torch, to_type
+from .arrays import STORAGE, from_type, host_array, is_torch, to_type, type_name
 from .context import Context
 from .product import A_TYPES, Product
 from .weights import quantize
@@ -118,6 +118,40 @@ class Linear(Product):
             tensors["bias"] = (bias, a)
         operands = {name: _operand(context, value, dtype)
                     for name, (value, dtype) in tensors.items()}
+        return cls(context, text, operands, m_max)
+
+    @classmethod
+    def from_fp8(cls, layer: Any, context: Context, *, compute_type: str = "bf16",
+                 m_max: int = 8) -> "Linear":
+        """A layer of 8-bit floats with a scale for each 128 by 128 weights, as DeepSeek's
+        checkpoints have them and transformers' FP8Linear holds them: `weight`, e4m3 [N, K] (or its
+        bytes), `weight_scale_inv`, f32, f16 or bf16 [ceil(N/128), ceil(K/128)], which multiplies,
+        and `bias`, None or [N]. Activations stay in `compute_type`, f16 or bf16. Tensors are used
+        in place when they are on the context's GPU in the type that the kernel reads; the layer
+        must then stay."""
+        weight, scales = layer.weight, getattr(layer, "weight_scale_inv", None)
+        if scales is None:
+            raise ValueError("the layer has no weight_scale_inv; expected fp8 weights with a scale "
+                             "for each block")
+        block = tuple(getattr(layer, "block_size", None) or (128, 128))
+        if block != (128, 128):
+            raise ValueError(f"the layer's block_size is {block}; expected (128, 128)")
+        wq = {"u8": "fp8", "i8": "fp8"}.get(type_name(weight.dtype), type_name(weight.dtype))
+        if wq not in ("fp8", "fp8fnuz") or len(weight.shape) != 2:
+            raise TypeError(f"weight has elements of {weight.dtype} and the shape "
+                            f"{tuple(weight.shape)}; expected float8_e4m3fn or float8_e4m3fnuz, "
+                            "[N, K]")
+        if is_torch(weight):
+            import torch
+            weight = weight.detach().view(torch.uint8)  # which every torch can copy
+        bias = getattr(layer, "bias", None)
+        n, k = (int(x) for x in weight.shape)
+        text = (f"wq={wq} scale=block128 n={n} k={k} a={compute_type} "
+                f"bias={int(bias is not None)}")
+        operands = {"b": _operand(context, weight, None),
+                    "b_scale": _operand(context, scales, "f32")}
+        if bias is not None:
+            operands["bias"] = _operand(context, bias, compute_type)
         return cls(context, text, operands, m_max)
 
     def __call__(self, x: Any) -> Any:
