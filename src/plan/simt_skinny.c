@@ -239,15 +239,16 @@ static int scales_of(const struct plan *p)
 }
 
 /* Instructions of a step for them: loads, products of two scales, and scaling sums, of which a
- * matrix instruction makes four for a lane. The sums begin with 0, which only products that the
- * text issues in pairs have to be given. */
+ * matrix instruction makes four for a lane, two of which one FMA takes where there are packed ones.
+ * The sums begin with 0, which only products that the text issues in pairs have to be given. */
 static int scale_slots(const struct plan *p)
 {
+    const int four = p->target->capabilities & CAP_PK_FMA_F32 ? 2 : 4;
     const int columns = columns_of(p), sums = p->skinny.rows * columns;
     const int of_a = dtype_bytes(p->problem.a) == 1 ? columns * w_scales_of(p) : 0;
 
     return scales_of(p) + of_a + (dual_dot2(p) ? sums : 0) +
-           (p->products == PRODUCTS_MATRIX ? 4 : 1) * sums;
+           (p->products == PRODUCTS_MATRIX ? four : 1) * sums;
 }
 
 /* Registers of a lane that hold a step's values of one row, of `bytes` bytes each. */

@@ -452,12 +452,13 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
         UNROLL for (u32 i = 0; i < COLUMNS && !STAGED; i++)
             load<A_SIZE, A_WORDS, false>(s.a[i], a_row[i] + at.a + further * A_SIZE);
 #if BLOCK_SCALED
-        const u32 scale = STEP % SCALE_BLOCK == 0 ? at.scale + scale_offset(further)
-                                                  : scale_offset(at.k + further);
+        constexpr bool WHOLE_BLOCKS = STEP % SCALE_BLOCK == 0; // then `further` is so many blocks
+        const u32 scale = WHOLE_BLOCKS ? at.scale : scale_offset(at.k + further);
+        const u32 blocks = WHOLE_BLOCKS ? further / SCALE_BLOCK : 0;
         UNROLL for (u32 i = 0; i < W_SCALES; i++)
-            s.w_scale[i] = *at_offset(w_scales[i], scale);
+            s.w_scale[i] = at_offset(w_scales[i], scale)[blocks];
         UNROLL for (u32 i = 0; i < COLUMNS && A_SCALED; i++)
-            s.a_scale[i] = *at_offset(a_scales[i], scale);
+            s.a_scale[i] = at_offset(a_scales[i], scale)[blocks];
 #endif
         schedule_boundary();
     };
