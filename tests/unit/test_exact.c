@@ -47,6 +47,7 @@ static const char *const formats[] = {
     "wq=mxfp4",
     "wq=none",
     "wq=fp8",
+    "wq=fp8 scale=block128",
 };
 static const char *const types[] = {"bf16", "f16", "f32"};
 
@@ -69,7 +70,7 @@ static void fail_case(const char *target, const char *text, const char *says)
 static void case_text(size_t index, const char *exact, char text[TEXT])
 {
     const char *const format = formats[index % COUNT(formats)];
-    const bool fp8 = !strcmp(format, "wq=fp8"); /* which f32 does not go with */
+    const bool fp8 = !strncmp(format, "wq=fp8", 6); /* which f32 does not go with */
     const size_t type = (index + index / COUNT(formats)) % (COUNT(types) - fp8);
 
     snprintf(text, TEXT, "%s n=72 k=768 a=%s c=%s exact=%s", format, types[type],
