@@ -77,8 +77,9 @@ unsigned nvidia_scale_bytes(const struct quern_problem *q)
 
 int64_t nvidia_weight_bytes(const struct quern_problem *q)
 {
-    const int64_t blocks =
-        q->scale == QUERN_SCALE_BLOCK128 ? problem_blocks(q->n) * problem_blocks(q->k) : 0;
+    const int64_t blocks = q->scale == QUERN_SCALE_BLOCK128
+                               ? problem_scale_blocks(q->n) * problem_scale_blocks(q->k)
+                               : 0;
     const int64_t groups = problem_has_group(q) ? q->n * (q->k / problem_group(q)) : blocks;
     const int64_t scale = nvidia_scale_bytes(q);
     const int64_t zero = q->zero == QUERN_ZERO_SCALED ? scale : q->zero == QUERN_ZERO_U8;

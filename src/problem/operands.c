@@ -161,13 +161,14 @@ static bool has_b_scale(const struct quern_problem *p)
 /* Scales of fp8: one for all, or one for each block. */
 static struct shape a_scale_shape(const struct quern_problem *p, int64_t m)
 {
-    return p->scale == QUERN_SCALE_BLOCK128 ? matrix(m, problem_blocks(p->k)) : vector(1);
+    return p->scale == QUERN_SCALE_BLOCK128 ? matrix(m, problem_scale_blocks(p->k)) : vector(1);
 }
 
 static struct shape b_scale_shape(const struct quern_problem *p)
 {
-    return p->scale == QUERN_SCALE_BLOCK128 ? matrix(problem_blocks(p->n), problem_blocks(p->k))
-                                            : vector(1);
+    return p->scale == QUERN_SCALE_BLOCK128
+               ? matrix(problem_scale_blocks(p->n), problem_scale_blocks(p->k))
+               : vector(1);
 }
 
 static struct shape result_shape(const struct quern_problem *p, int64_t m)

@@ -19,7 +19,7 @@ bool quant_is_dense(const struct quern_problem *p)
 /* The scale of the weight in a row and a column. */
 static float scale_of(const struct quern_problem *p, const float *scales, size_t row, size_t column)
 {
-    const size_t blocks = (size_t)problem_blocks(p->k);
+    const size_t blocks = (size_t)problem_scale_blocks(p->k);
 
     return !scales ? 1.0f
            : p->scale == QUERN_SCALE_BLOCK128

@@ -148,8 +148,8 @@ static quern_status multiply_expert(const struct mixture *x, int32_t expert)
 
 static quern_status multiply_all(const struct mixture *x)
 {
-    FAIL_IF(!x->named || !x->a || !x->y || !x->a_scale, QUERN_E_MEMORY, "no memory for the rows of %lld choices",
-            (long long)x->choices);
+    FAIL_IF(!x->named || !x->a || !x->y || !x->a_scale, QUERN_E_MEMORY,
+            "no memory for the rows of %lld choices", (long long)x->choices);
     for (int32_t e = -1; e < x->problem->experts; e++)
         TRY(multiply_expert(x, e));
     return QUERN_OK;
@@ -175,7 +175,7 @@ quern_status quant_reference_moe(const struct quern_problem *p, const union oper
     x.named = os.malloc(choices * sizeof *x.named);
     x.a = os.malloc(choices * (size_t)p->k * dtype_bytes(p->a));
     if (in->a_scale && p->scale == QUERN_SCALE_BLOCK128)
-        x.a_blocks = (size_t)(p->k + 127) / 128;
+        x.a_blocks = (size_t)problem_scale_blocks(p->k);
     x.a_scale = os.malloc((choices * x.a_blocks + 1) * sizeof *x.a_scale);
     x.y = os.malloc(choices * (size_t)x.columns * sizeof *x.y);
     const quern_status status = multiply_all(&x);

@@ -131,18 +131,18 @@ static void fill_block_scales(const struct quern_problem *p, int64_t m, uint64_t
                               const union operand_pointers *out)
 {
     const double largest = (double)quant_fp8_largest(p->wq == QUERN_W_FP8FNUZ);
-    const size_t blocks = (size_t)problem_blocks(p->k);
+    const size_t blocks = (size_t)problem_scale_blocks(p->k);
     struct fill f = {.function = fill_uniform, .least = 0.125};
 
     if (out->b_scale) {
-        f.seed = random_at(seed, 2);
+        f.seed = quant_random_at(seed, 2);
         f.array = out->b_scale;
-        f.items = (size_t)problem_blocks(p->n) * blocks;
+        f.items = (size_t)problem_scale_blocks(p->n) * blocks;
         f.span = largest * sqrt((double)p->k) / 4;
         fill(&f);
     }
     if (out->a_scale) {
-        f.seed = random_at(seed, 6);
+        f.seed = quant_random_at(seed, 6);
         f.array = out->a_scale;
         f.items = (size_t)m * blocks;
         f.span = 1;

@@ -216,7 +216,7 @@ static void widen_row(const struct product *p, size_t row, double *to)
                                        : 0;
     if (row >= p->m || !a_has_blocks(p))
         return;
-    scale += row * (size_t)problem_blocks(p->problem->k);
+    scale += row * (size_t)problem_scale_blocks(p->problem->k);
     for (size_t k = 0; k < p->k; k++)
         to[k] *= (double)scale[k / PROBLEM_BLOCK];
 }

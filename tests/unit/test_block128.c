@@ -146,14 +146,14 @@ static void test_dequant(void **state)
 static void edit_powers(void *user, const struct quern_problem *p, int64_t m,
                         const union operand_pointers *out)
 {
-    const int64_t blocks = problem_blocks(p->k);
+    const int64_t blocks = problem_scale_blocks(p->k);
 
     (void)user;
     for (int64_t i = 0; i < p->n * p->k; i++)
         quant_store(problem_weight_type(p), out->b, (size_t)i, 1);
     for (int64_t i = 0; i < m * p->k; i++)
         quant_store(p->a, out->a, (size_t)i, 1);
-    for (int64_t i = 0; i < problem_blocks(p->n) * blocks; i++)
+    for (int64_t i = 0; i < problem_scale_blocks(p->n) * blocks; i++)
         ((float *)out->b_scale)[i] = ldexpf(1, (int)(3 * (i % blocks) + i / blocks));
     for (int64_t i = 0; i < m * blocks && out->a_scale; i++)
         ((float *)out->a_scale)[i] = ldexpf(1, (int)(i / blocks % 3 - i % blocks));

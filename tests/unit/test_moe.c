@@ -49,6 +49,7 @@ static const char *const layers[] = {
     "wq=int4 n=48 k=384 a=bf16 zero=u8 act=silu_mul glu=halves round=trunc",
     "wq=fp8 n=45 k=272 a=fp8 bias=1",
     "wq=fp8 n=34 k=144 a=bf16",
+    "wq=fp8 n=140 k=272 a=fp8 scale=block128",
     "wq=none n=45 k=264 a=bf16 bias=1",
     "wq=none n=33 k=77 a=f16",
     "wq=none n=18 k=132 a=f32 act=silu_mul glu=interleaved",
@@ -497,8 +498,10 @@ static void test_refused(void **state)
     t_message_has("quern_op_block_rows");
     assert_int_equal(quern_quantize(&p, (const float[]){0}, made, &count), QUERN_E_PROBLEM);
     t_message_has("expert by expert");
-    assert_int_equal(plan_make(&p, target_named("sm_90"), &set), QUERN_E_DECLINED);
-    t_message_has("op=moe");
+    const struct quern_problem far = t_problem("op=moe wq=nf4 n=64 k=64 a=f16 layout=tileN experts=8 "
+                                               "top_k=2");
+    assert_int_equal(plan_make(&far, target_named("sm_90"), &set), QUERN_E_DECLINED);
+    t_message_has("layout=bnb");
 }
 
 int main(void)

@@ -27,6 +27,7 @@ constexpr unsigned K = 4096;            // columns of W
 #define FORM FP8_SOFTWARE               // how it is understood
 #define A_SCALED 0                      // whether A has a scale
 #define B_SCALED 1                      // whether W has one
+#define BLOCK_SCALED 0                  // whether each block has one
 #define TRUNCATE false                  // whether f32 becomes bf16 by cutting
 #define PRODUCTS DOT2                   // how weights are multiplied
 #define PAIRED 1                        // whether they are issued in pairs,
@@ -610,7 +611,7 @@ DEVICE void dual_dot2(float &sum, u32 a, u32 b, float &other, u32 f, u32 g)
 
 // ---- family/simt_skinny ----
 // C[m,n] = sum over k of A[m,k] * W[n,k] (+ bias[n]) for a few rows of A and weights that need no
-// table: in the type of A, or in fp8 with one scale for all of them.
+// table: in the type of A, or in fp8 with one scale for all of them or one for each block.
 //
 // A load takes VECTOR consecutive weights of a row for each lane, and neighbouring lanes take
 // neighbouring ones: LANES_K of them cover a step. Each load fetches whole lines of memory. A wave
@@ -630,7 +631,12 @@ constexpr u32 DOT4 = MATRIX + 1; // a further kind of products: four of 8 bits i
 typedef element_type<C_TYPE>::type c_element;
 // Makes the scale of W that of one expert, where there are several (prelude/moe.hip).
 #if B_SCALED
+#if BLOCK_SCALED
+#define SCALES_OF_EXPERT(expert)                                                                   \
+    b_scale += (expert) * ((u64)((N + SCALE_BLOCK - 1) / SCALE_BLOCK) * K_BLOCKS)
+#else
 #define SCALES_OF_EXPERT(expert) b_scale += (expert)
+#endif
 #else
 #define SCALES_OF_EXPERT(expert)
 #endif
@@ -702,8 +708,42 @@ constexpr u32 LAST_BYTES = KNOWN && K % STAGE_K != 0 ? K % STAGE_K * A_SIZE : ST
 constexpr u32 STAGE_PITCH =
     (STAGE_BYTES + 15) / 16 * 16 + (ROW_LANES == 1 ? 0 : 32);
 
+#if BLOCK_SCALED
+// A lane's sums of a step are over columns of one block, and are added to those of other steps when
+// they have been scaled. SUM_ROWS: how many rows of W there are sums of, for each of ROWS. A lane
+// needs one scale for all its rows of W if they are in one block; two if all gates are in one and
+// all ups in another; else one for each row.
+constexpr u32 SUM_ROWS = OF_BYTES ? 2 : MATRICES ? 4 : 1;
+#if GLU && GLU_HALVES
+constexpr bool ONE_SCALE = false;
+constexpr bool SCALE_PAIR = WAVE_ROWS % 2 == 0 && N / 2 % (WAVE_ROWS / 2) == 0 &&
+                            in_one_block(WAVE_ROWS / 2, N / 2);
+#else
+constexpr bool ONE_SCALE = in_one_block(WAVE_ROWS, N), SCALE_PAIR = false;
+#endif
+constexpr u32 W_SCALES = ONE_SCALE ? 1 : SCALE_PAIR ? 2 : ROWS * SUM_ROWS;
+constexpr u32 A_SCALES = A_SCALED ? COLUMNS : 1;
+
+// Which of its scales a lane has for row `of` of SUM_ROWS of row r of ROWS.
+constexpr u32 scale_index(u32 r, u32 of)
+{
+    return ONE_SCALE ? 0 : SCALE_PAIR ? (MATRICES ? of : r) % 2 : r * SUM_ROWS + of;
+}
+// The row that scale `index` is of, counted from the wave's first.
+DEVICE u32 scale_row(u32 index, u32 lane)
+{
+    if constexpr (ONE_SCALE || SCALE_PAIR)
+        return index;
+    else
+        return index / SUM_ROWS * ROW_LANES + index % SUM_ROWS + (OF_BYTES ? lane / 16 * 2 : 0);
+}
+#endif
+
 struct step {
     u32 w[ROWS][W_WORDS], a[COLUMNS][A_WORDS];
+#if BLOCK_SCALED
+    float w_scale[W_SCALES], a_scale[A_SCALES];
+#endif
     // So many of the first weights are another lane's: the lane is past the end of K. In base
     // kernels all or none are.
     u32 skip;
@@ -814,6 +854,23 @@ DEVICE void multiply_add_all(const unit (&w)[SUMS], const unit (&a)[SUMS], lane_
     UNROLL for (u32 v = 2 * PAIRS; v < SUMS; v++)
         sum[v] = multiply_add(w[v], a[v], sum[v]);
 }
+
+#if BLOCK_SCALED
+// Adds a sum of one block, of row r of ROWS, times its scale.
+template <class SUM>
+DEVICE void add_scaled(SUM &sum, SUM of_block, const step &s, u32 r, u32 column)
+{
+    const float a_scale = A_SCALED ? s.a_scale[column] : 1;
+    SUM scale;
+    if constexpr (__is_same(SUM, f32x4) && MATRICES) {
+        UNROLL for (u32 i = 0; i < 4; i++)
+            scale[i] = s.w_scale[scale_index(r, i * SUM_ROWS / 4)] * a_scale;
+    } else {
+        scale = SUM(s.w_scale[scale_index(r, 0)] * a_scale);
+    }
+    sum = __builtin_elementwise_fma(of_block, scale, sum);
+}
+#endif
 
 // Makes a sum NaN if a NaN was noted in its row of W or of A. Of matrix products a further
 // instruction with NaNs does so, for all results of the row or column.
@@ -934,6 +991,9 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
     const u8 *b_row[ROWS];
     // Rounds begin at the phase, and go on at the row's beginning when they reach its end.
     u32 phase;
+#if BLOCK_SCALED
+    const float *w_scales[W_SCALES], *a_scales[A_SCALES]; // of rows
+#endif
     auto enter = [&](u32 which) {
         n0 = which * ROWS_PER_GROUP + wave / SPLIT_K * WAVE_ROWS;
         n_base = WHOLE_GROUPS     ? n0
@@ -943,17 +1003,27 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
         UNROLL for (u32 r = 1; r < ROWS; r++)
             b_row[r] = b_row[r - 1] +
                        (u64)(W_ROW(r * ROW_LANES) - W_ROW((r - 1) * ROW_LANES)) * K * W_SIZE;
+#if BLOCK_SCALED
+        UNROLL for (u32 i = 0; i < W_SCALES; i++)
+            w_scales[i] =
+                scales_of_row(b_scale, W_ROW(minimum(n_base + scale_row(i, lane), N - 1)));
+#endif
         const u32 begin = PHASES == 1 ? which : n0 / WAVE_ROWS;
         phase = PHASES == 0 || PHASED_PASSES == 0 ? 0 : first_step(begin, PHASED_PASSES);
     };
     enter(group);
-    auto start_of_row = [&](u32 row) { // lanes may have more rows than a slice has
+    auto row_number = [&](u32 row) { // lanes may have more rows than a slice has
         const u32 of_slot = MOE ? A_ROW(m0 + minimum(row, M_TILE - 1)) : 0;
-        return a + (MOE ? of_slot : first + minimum(m0 + row, m - 1)) * lda * A_SIZE;
+        return MOE ? of_slot : first + minimum(m0 + row, m - 1);
     };
+    auto start_of_row = [&](u32 row) { return a + row_number(row) * lda * A_SIZE; };
     const u8 *a_row[COLUMNS];
     UNROLL for (u32 i = 0; i < COLUMNS; i++)
         a_row[i] = start_of_row(i * ROW_LANES + lane_n);
+#if BLOCK_SCALED && A_SCALED
+    UNROLL for (u32 i = 0; i < COLUMNS; i++)
+        a_scales[i] = a_scale + (u64)row_number(i * ROW_LANES + lane_n) * K_BLOCKS;
+#endif
     __attribute__((shared, aligned(16))) static u8 staged[STAGED ? M_TILE * STAGE_PITCH : 16];
     const u8 *const own_staged =
         staged + (COLUMNS == 1 ? minimum(lane_n, M_TILE - 1) : lane_n) * STAGE_PITCH;
@@ -962,11 +1032,18 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
     // instructions have room for.
     struct place {
         u32 k, w, a; // the first weight; offsets in bytes from a row of W and of A
+#if BLOCK_SCALED
+        u32 scale; // the same from scales of a row
+#endif
     };
     auto place_at = [&](u32 k, u32 of_stage) {
         const u32 w = opaque(k * W_SIZE + (ROW_LANES > 1 ? W_ROW(n_own) * (K * W_SIZE) : 0));
         const bool alike = ROW_LANES == 1 && A_SIZE == W_SIZE && RESIDENT;
-        return place{k, w, alike ? w : opaque((RESIDENT ? k : of_stage) * A_SIZE)};
+        return place{k, w, alike ? w : opaque((RESIDENT ? k : of_stage) * A_SIZE)
+#if BLOCK_SCALED
+                     , opaque(scale_offset(k))
+#endif
+        };
     };
     auto place_of = [&](u32 round) {
         constexpr u32 WIDE = DEPTH * SPLIT_K * STEP; // weights of a row in a round
@@ -985,6 +1062,15 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
             load<W_SIZE, W_WORDS, WEIGHTS_ONCE>(s.w[r], b_row[r] + at.w + further * W_SIZE);
         UNROLL for (u32 i = 0; i < COLUMNS && !STAGED; i++)
             load<A_SIZE, A_WORDS, false>(s.a[i], a_row[i] + at.a + further * A_SIZE);
+#if BLOCK_SCALED
+        constexpr bool WHOLE_BLOCKS = STEP % SCALE_BLOCK == 0; // then `further` is so many blocks
+        const u32 scale = WHOLE_BLOCKS ? at.scale : scale_offset(at.k + further);
+        const u32 blocks = WHOLE_BLOCKS ? further / SCALE_BLOCK : 0;
+        UNROLL for (u32 i = 0; i < W_SCALES; i++)
+            s.w_scale[i] = at_offset(w_scales[i], scale)[blocks];
+        UNROLL for (u32 i = 0; i < COLUMNS && A_SCALED; i++)
+            s.a_scale[i] = at_offset(a_scales[i], scale)[blocks];
+#endif
         schedule_boundary();
     };
     auto request = [&](const place &start, u32 j, bool last) {
@@ -992,7 +1078,13 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
         if (!WHOLE && last) { // lanes past the end load the end of the row
             const u32 k = start.k + further, from = minimum(k, K - VECTOR);
             ring[j].skip = k - from;
+#if BLOCK_SCALED
+            place at = place_at(from, from);
+            at.scale = scale_offset(minimum(k, K - 1)); // `from` may be in the block before
+            request_at(ring[j], at, 0);
+#else
             request_at(ring[j], place_at(from, from), 0);
+#endif
         } else {
             request_at(ring[j], start, further);
         }
@@ -1022,6 +1114,12 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
     lane_sum sum[SUMS];
     u32 w_nan[ROWS], a_nan[COLUMNS];
     auto use = [&](step &s, const place &start, u32 j, bool last) {
+#if BLOCK_SCALED
+        lane_sum of_step[SUMS] = {};
+#define STEP_SUM of_step
+#else
+#define STEP_SUM sum
+#endif
         if constexpr (STAGED) {
             const u32 further = j * SPLIT_K * STEP;
             UNROLL for (u32 i = 0; i < COLUMNS; i++) {
@@ -1055,7 +1153,7 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
                     take<w_number>(w[v], s.w[v % ROWS], u);
                     take<a_number>(values[v], s.a[v / ROWS], u);
                 }
-                multiply_add_all(w, values, sum);
+                multiply_add_all(w, values, STEP_SUM);
                 if (W_SIZE == 1)
                     schedule_boundary();
             }
@@ -1067,11 +1165,16 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
                 UNROLL for (u32 i = 0; i < COLUMNS; i++)
                     take<a_number>(values[i], s.a[i], u);
                 UNROLL for (u32 i = 0; i < COLUMNS; i++) UNROLL for (u32 r = 0; r < ROWS; r++)
-                    sum[i * ROWS + r] = multiply_add(w[r], values[i], sum[i * ROWS + r]);
+                    STEP_SUM[i * ROWS + r] =
+                        multiply_add(w[r], values[i], STEP_SUM[i * ROWS + r]);
                 if (PRODUCTS == MATRIX && !OF_BYTES && A_SIZE == 1)
                     schedule_boundary();
             }
         }
+#if BLOCK_SCALED
+        UNROLL for (u32 v = 0; v < SUMS; v++)
+            add_scaled(sum[v], of_step[v], s, v % ROWS, v / ROWS);
+#endif
         computed_all<PAIRED>(sum);
         schedule_boundary();
     };
@@ -1178,10 +1281,10 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
                              (WHOLE_GROUPS || (n[j] >= n0_done && n[j] < N));
             if (GLU || own) { // a pair's results are in two lanes
                 result[j] *= w_number::UNIT * a_number::UNIT;
-#if B_SCALED
+#if B_SCALED && !BLOCK_SCALED
                 result[j] *= *b_scale;
 #endif
-#if A_SCALED
+#if A_SCALED && !BLOCK_SCALED
                 result[j] *= *a_scale;
 #endif
 #if BIAS

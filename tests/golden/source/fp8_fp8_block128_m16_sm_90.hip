@@ -8,6 +8,7 @@
 constexpr unsigned N = 4096;            // rows of W
 constexpr unsigned K = 4096;            // columns of W
 #define GLU 0                           // whether two rows of W become a column of C
+#define MOE 0                           // whether slots name the rows, and blocks the expert
 #define C_TYPE BF16                     // elements of C and of a bias
 #define A_TYPE FP8                      // elements of A
 #define SCALE_IS_NESTED 0               // whether scales are quantised again
@@ -431,15 +432,18 @@ extern const layer_numbers the_layer;
 #define SCALE_OPERANDS const float *a_scale, const float *b_scale,
 #define SCALE_NAMES    a_scale, b_scale,
 #define UNIT_OF_SUMS   (BLOCK_SCALED ? 1.0f : product(ldg(a_scale), ldg(b_scale)))
+#define SCALES_OF_EXPERT(expert) b_scale += (expert) * (BLOCK_SCALED ? SCALE_COUNT : (u64)1)
 #else
 #define SCALE_OPERANDS const float *b_scale,
 #define SCALE_NAMES    b_scale,
 #define UNIT_OF_SUMS   (BLOCK_SCALED ? 1.0f : ldg(b_scale))
+#define SCALES_OF_EXPERT(expert) b_scale += (expert) * (BLOCK_SCALED ? SCALE_COUNT : (u64)1)
 #endif
 #else
 #define SCALE_OPERANDS
 #define SCALE_NAMES
 #define UNIT_OF_SUMS 1.0f
+#define SCALES_OF_EXPERT(expert)
 #endif
 
 enum zero_kind { ZERO_NONE, ZERO_U8, ZERO_SCALED };
@@ -498,6 +502,19 @@ template <bool ALIGNED> DEVICE void load_a_piece(const void *from, u32 *to)
     to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
     order_a(to);
 }
+
+// ---- cuda/prelude/rows ----
+// The rows of a slice, one after another from `first` on: of A, where past the end of m the last
+// one stands in for those that are missing, and of C, which has no such rows. Where slots name the
+// rows, cuda/prelude/moe.cu is in this file's place.
+
+#define SLOT_OPERANDS
+#define SLOT_PARAMETER
+#define SLOT_NAME
+#define A_ROW(i)           (first + smaller(i, m - 1))
+#define C_ROW(i)           (first + (i))
+#define HAS_ROW(i)         ((i) < m)
+#define ROUTED(value, row) (value)
 
 // ---- cuda/family/ring ----
 // Products of few rows of A with weights of 4, 8 or 16 bits, by matrix units, for GPUs that copy in
@@ -674,7 +691,8 @@ typedef typename element_of<C_TYPE>::type c_element;
 
 // Adds and stores what the warps that share row group `rows` have for eight rows of A.
 DEVICE void add_up(LAYER_PARAMETER const walk &at, u32 buffer, u32 rows, u32 tile, u32 lane,
-                   float unit, const c_element *bias, c_element *c, u32 first, u32 m, i64 ldc)
+                   float unit, const c_element *bias, SLOT_PARAMETER c_element *c, u32 first,
+                   u32 m, i64 ldc)
 {
     const u32 kept = KEPT + ((at.in_batch * ROW_WARPS + rows) * M_TILES + tile) * 512 + lane * 16;
     float total[4] = {};
@@ -696,22 +714,23 @@ DEVICE void add_up(LAYER_PARAMETER const walk &at, u32 buffer, u32 rows, u32 til
         value += load<C_TYPE>(bias + W_ROW(smaller(n, N - 1)));
 #endif
         value = activated(value, shuffle_xor(value, 4));
-        if (row < m && n < N && HAS_COLUMN(n))
-            stg(c + (i64)(first + row) * ldc + C_COLUMN(n), rounded<C_TYPE>(value));
+        if (HAS_ROW(row) && n < N && HAS_COLUMN(n))
+            stg(c + (i64)C_ROW(row) * ldc + C_COLUMN(n),
+                rounded<C_TYPE>(ROUTED(value, C_ROW(row))));
 #else
-        if (row >= m || n >= N)
+        if (!HAS_ROW(row) || n >= N)
             continue;
         float value = total[i] * unit;
 #if BIAS
         value += HAS_BIAS ? load<C_TYPE>(bias + n) : 0;
 #endif
-        stg(c + (i64)(first + row) * ldc + n, rounded<C_TYPE>(value));
+        stg(c + (i64)C_ROW(row) * ldc + n, rounded<C_TYPE>(ROUTED(value, C_ROW(row))));
 #endif
     }
 }
 
-DEVICE void add_sums(LAYER_PARAMETER walk at, float unit, const c_element *bias, c_element *c,
-                     u32 first, u32 m, i64 ldc)
+DEVICE void add_sums(LAYER_PARAMETER walk at, float unit, const c_element *bias,
+                     SLOT_PARAMETER c_element *c, u32 first, u32 m, i64 ldc)
 {
     const u32 lane = item() % 32, summer = item() / 32 - WARPS - 1;
     place<SUM_BUFFERS> buffer = {0, 0};
@@ -722,7 +741,7 @@ DEVICE void add_sums(LAYER_PARAMETER walk at, float unit, const c_element *bias,
             const u32 part = summer + i * SUMMERS;
             if (part < ROW_WARPS * M_TILES)
                 add_up(LAYER_NAME at, buffer.at, part / M_TILES, part % M_TILES, lane, unit,
-                       bias, c, first, m, ldc);
+                       bias, SLOT_NAME c, first, m, ldc);
         }
         sync_warp();
         if (lane == 0)
@@ -752,13 +771,13 @@ template <bool ALIGNED> DEVICE void load_a_unit(const a_element *from, u32 (&pai
 }
 
 template <bool ALIGNED>
-DEVICE void load_a_as(LAYER_PARAMETER a_values &values, const a_element *a, i64 lda, u32 first,
-                      u32 m, u32 chunk, u32 k_warp)
+DEVICE void load_a_as(LAYER_PARAMETER SLOT_PARAMETER a_values &values, const a_element *a, i64 lda,
+                      u32 first, u32 m, u32 chunk, u32 k_warp)
 {
     const u32 lane = item() % 32;
 
     UNROLL for (u32 t = 0; t < M_TILES; t++) {
-        const u32 row = first + smaller(t * 8 + lane / 4, m - 1);
+        const u32 row = A_ROW(t * 8 + lane / 4);
         const a_element *const from = a + (i64)row * lda + lane % 4 * (UNIT / 4);
         UNROLL for (u32 u = 0; u < UNITS; u++) {
             const u32 column = chunk * CHUNK + (k_warp * UNITS + u) * UNIT;
@@ -770,13 +789,13 @@ DEVICE void load_a_as(LAYER_PARAMETER a_values &values, const a_element *a, i64 
 
 // One branch for all loads: predicated loads of both kinds into the same registers would wait for
 // one another.
-DEVICE void load_a(LAYER_PARAMETER a_values &values, const a_element *a, i64 lda, u32 first, u32 m,
-                   u32 chunk, u32 k_warp)
+DEVICE void load_a(LAYER_PARAMETER SLOT_PARAMETER a_values &values, const a_element *a, i64 lda,
+                   u32 first, u32 m, u32 chunk, u32 k_warp)
 {
     if (((u64)a | (u64)lda * sizeof(a_element)) % 16 == 0)
-        load_a_as<true>(LAYER_NAME values, a, lda, first, m, chunk, k_warp);
+        load_a_as<true>(LAYER_NAME SLOT_NAME values, a, lda, first, m, chunk, k_warp);
     else
-        load_a_as<false>(LAYER_NAME values, a, lda, first, m, chunk, k_warp);
+        load_a_as<false>(LAYER_NAME SLOT_NAME values, a, lda, first, m, chunk, k_warp);
 }
 
 // The sums of A's values over a span, or its scales, of two rows of A in each lane, as products
@@ -819,14 +838,14 @@ DEVICE void load_scales(LAYER_PARAMETER SCALE_OPERANDS row_scales &row, const wa
 
 #if A_BLOCK_SCALED
 // The scales of A over a warp's spans, of the rows whose products a lane has.
-DEVICE void load_a_scales(LAYER_PARAMETER a_sums &scales, const float *a_scale, u32 first, u32 m,
-                          u32 chunk, u32 k_warp)
+DEVICE void load_a_scales(LAYER_PARAMETER SLOT_PARAMETER a_sums &scales, const float *a_scale,
+                          u32 first, u32 m, u32 chunk, u32 k_warp)
 {
     UNROLL for (u32 s = 0; s < SPANS; s++) {
         const u32 column = chunk * CHUNK + (k_warp * UNITS + s * SPAN) * UNIT;
         UNROLL for (u32 t = 0; t < M_TILES; t++) {
             UNROLL for (u32 i = 0; i < 2; i++) {
-                const u32 row = first + smaller(t * 8 + item() % 4 * 2 + i, m - 1);
+                const u32 row = A_ROW(t * 8 + item() % 4 * 2 + i);
                 if (!RAGGED || column < K)
                     scales[s][t][i] = ldg(a_scale + (u64)row * BLOCKS + column / BLOCK);
             }
@@ -900,8 +919,8 @@ DEVICE void multiply(LAYER_PARAMETER float (&sums)[M_TILES][4], const a_values &
     }
 }
 
-DEVICE void consume(LAYER_PARAMETER SCALE_OPERANDS walk at, const a_element *a, i64 lda,
-                    u32 first, u32 m)
+DEVICE void consume(LAYER_PARAMETER SCALE_OPERANDS SLOT_PARAMETER walk at, const a_element *a,
+                    i64 lda, u32 first, u32 m)
 {
     const u32 lane = item() % 32, warp = item() / 32, k_warp = warp % K_WARPS;
     const u32 rows = warp / K_WARPS;
@@ -920,14 +939,14 @@ DEVICE void consume(LAYER_PARAMETER SCALE_OPERANDS walk at, const a_element *a, 
         sts<float>(CODES + i * 4, ldg(code + i));
 #endif
     if (KNOWN && CHUNKS == 1)
-        load_a(LAYER_NAME values, a, lda, first, m, 0, k_warp);
+        load_a(LAYER_NAME SLOT_NAME values, a, lda, first, m, 0, k_warp);
     build_table(WARPS * 32);
     sync_some(1, WARPS * 32);
     if (KNOWN && CHUNKS == 1 && BY_OFFSET)
         sum_a(LAYER_NAME of_a, values, 0, k_warp);
 #if A_BLOCK_SCALED
     if (CHUNKS == 1)
-        load_a_scales(LAYER_NAME of_a, a_scale, first, m, 0, k_warp);
+        load_a_scales(LAYER_NAME SLOT_NAME of_a, a_scale, first, m, 0, k_warp);
 #endif
     NO_UNROLL while (at.more()) {
         const walk now = at;
@@ -935,11 +954,11 @@ DEVICE void consume(LAYER_PARAMETER SCALE_OPERANDS walk at, const a_element *a, 
         float sums[M_TILES][4] = {};
 
         if ((!KNOWN || CHUNKS > 1) && now.in_batch == 0) {
-            load_a(LAYER_NAME values, a, lda, first, m, now.chunk, k_warp);
+            load_a(LAYER_NAME SLOT_NAME values, a, lda, first, m, now.chunk, k_warp);
             if (BY_OFFSET)
                 sum_a(LAYER_NAME of_a, values, now.chunk, k_warp);
 #if A_BLOCK_SCALED
-            load_a_scales(LAYER_NAME of_a, a_scale, first, m, now.chunk, k_warp);
+            load_a_scales(LAYER_NAME SLOT_NAME of_a, a_scale, first, m, now.chunk, k_warp);
 #endif
         }
         at.advance();
@@ -971,15 +990,21 @@ KERNEL(SYMBOL, WAVES * 32)
 #if BIAS
  const c_element *bias,
 #endif
- c_element *c, int m, int first, i64 lda, i64 ldc, int workgroups)
+ SLOT_OPERANDS c_element *c, int m, int first, i64 lda, i64 ldc, int workgroups)
 {
     ENTER_LAYER
 #if !BIAS
     const c_element *const bias = nullptr;
 #endif
     const u32 group = SLICES_FIRST ? group_y() : group_x();
-    const u32 begin = (SLICES_FIRST ? group_x() : group_y()) * M_TILE;
-    const u32 rows = smaller((u32)m - begin, M_TILE), warp = item() / 32;
+    const u32 slice = SLICES_FIRST ? group_x() : group_y(), begin = slice * M_TILE;
+    const u32 warp = item() / 32;
+#if MOE
+    ENTER_EXPERT((u64)N * K_BYTES, ROWS, (u32)workgroups)
+    const u32 its_rows = (u32)m;
+#else
+    const u32 its_rows = smaller((u32)m - begin, M_TILE);
+#endif
     const walk at = {LAYER_NAME (u32)workgroups, group, 0, 0, group};
 
     check_shared_start();
@@ -996,9 +1021,10 @@ KERNEL(SYMBOL, WAVES * 32)
     }
     sync_group();
     if (warp < WARPS)
-        consume(LAYER_NAME SCALE_NAMES at, a, lda, (u32)first + begin, rows);
+        consume(LAYER_NAME SCALE_NAMES SLOT_NAME at, a, lda, (u32)first + begin, its_rows);
     else if (warp == WARPS)
         produce(LAYER_NAME SCALE_NAMES b, at);
     else
-        add_sums(LAYER_NAME at, UNIT_OF_SUMS, bias, c, (u32)first + begin, rows, ldc);
+        add_sums(LAYER_NAME at, UNIT_OF_SUMS, bias, SLOT_NAME c, (u32)first + begin, its_rows,
+                 ldc);
 }

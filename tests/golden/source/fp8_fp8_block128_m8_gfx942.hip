@@ -19,6 +19,7 @@
 constexpr unsigned N = 1000;            // rows of W
 constexpr unsigned K = 4096;            // columns of W
 #define GLU 0                           // whether two rows of W become a column of C
+#define MOE 0                           // whether slots name the rows, and blocks the expert
 #define W_TYPE FP8                      // elements of W
 #define A_TYPE FP8                      // elements of A
 #define C_TYPE BF16                     // elements of C and of a bias
@@ -238,6 +239,21 @@ template <class T> DEVICE float bias_or_zero(const T *bias, u32 n, const void *o
 #define C_COLUMN(n)   (n)
 #define HAS_COLUMN(n) true
 #endif
+
+// ---- prelude/rows ----
+// The rows of a slice, one after another from `first` on: of A, where past the end of m the last
+// one stands in for those that are missing, and of C, which has no such rows. A slice of one row
+// never reaches past the end. Where slots name the rows, prelude/moe.hip is in this file's place.
+
+DEVICE bool is_row_of_a(u32 i, u32 m) { return M_TILE == 1 || i < m; }
+
+#define SLOT_OPERANDS
+#define SLOT_PARAMETER
+#define SLOT_NAME
+#define A_ROW(i)           (first + (M_TILE == 1 ? i : minimum(i, m - 1)))
+#define C_ROW(i)           (first + i)
+#define HAS_ROW(i)         is_row_of_a(i, m)
+#define ROUTED(value, row) (value)
 
 // ---- prelude/reduce ----
 // Sums over the lanes of a wave. A wave that holds VALUES sums per lane folds them in halves: in
@@ -589,6 +605,17 @@ constexpr bool in_one_block(u32 count, u32 total)
 constexpr u32 DOT4 = MATRIX + 1; // a further kind of products: four of 8 bits in one instruction
 
 typedef element_type<C_TYPE>::type c_element;
+// Makes the scale of W that of one expert, where there are several (prelude/moe.hip).
+#if B_SCALED
+#if BLOCK_SCALED
+#define SCALES_OF_EXPERT(expert)                                                                   \
+    b_scale += (expert) * ((u64)((N + SCALE_BLOCK - 1) / SCALE_BLOCK) * K_BLOCKS)
+#else
+#define SCALES_OF_EXPERT(expert) b_scale += (expert)
+#endif
+#else
+#define SCALES_OF_EXPERT(expert)
+#endif
 typedef number<W_TYPE> w_number;
 typedef number<A_TYPE> a_number;
 
@@ -899,7 +926,7 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
 #if BIAS
             const c_element *__restrict bias,
 #endif
-            c_element *__restrict c, u32 m, u32 first, u64 lda, u64 ldc
+            SLOT_OPERANDS c_element *__restrict c, u32 m, u32 first, u64 lda, u64 ldc
 #if WALKS
             , u32 workgroups
 #endif
@@ -922,6 +949,9 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
     const u32 stride = GROUPS;
 #endif
     const u32 m0 = slice * M_TILE;
+#if MOE
+    ENTER_EXPERT((u64)N * K * W_SIZE, group * ROWS_PER_GROUP, ROWS_PER_GROUP)
+#endif
     const u32 lane_n = K_LANES > 1 ? lane % 16 / K_LANES : lane % ROW_LANES;
     const u32 lane_k = K_LANES > 1 ? lane / 16 * K_LANES + lane % K_LANES : lane / ROW_LANES;
 
@@ -958,16 +988,17 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
         phase = PHASES == 0 || PHASED_PASSES == 0 ? 0 : first_step(begin, PHASED_PASSES);
     };
     enter(group);
-    auto row_of_a = [&](u32 row) { // past the end of m, the last row again
-        return a + (first + minimum(m0 + row, m - 1)) * lda * A_SIZE;
+    auto row_number = [&](u32 row) { // lanes may have more rows than a slice has
+        const u32 of_slot = MOE ? A_ROW(m0 + minimum(row, M_TILE - 1)) : 0;
+        return MOE ? of_slot : first + minimum(m0 + row, m - 1);
     };
+    auto start_of_row = [&](u32 row) { return a + row_number(row) * lda * A_SIZE; };
     const u8 *a_row[COLUMNS];
     UNROLL for (u32 i = 0; i < COLUMNS; i++)
-        a_row[i] = row_of_a(i * ROW_LANES + lane_n);
+        a_row[i] = start_of_row(i * ROW_LANES + lane_n);
 #if BLOCK_SCALED && A_SCALED
     UNROLL for (u32 i = 0; i < COLUMNS; i++)
-        a_scales[i] =
-            a_scale + (u64)(first + minimum(m0 + i * ROW_LANES + lane_n, m - 1)) * K_BLOCKS;
+        a_scales[i] = a_scale + (u64)row_number(i * ROW_LANES + lane_n) * K_BLOCKS;
 #endif
     __attribute__((shared, aligned(16))) static u8 staged[STAGED ? M_TILE * STAGE_PITCH : 16];
     const u8 *const own_staged =
@@ -1040,7 +1071,7 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
     auto stage = [&](u32 which) {
         if (which || (WALKS && !RESIDENT && SPLIT_K == 1))
             barrier();
-        const auto from = [&](u32 row) { return row_of_a(row) + which * STAGE_BYTES; };
+        const auto from = [&](u32 row) { return start_of_row(row) + which * STAGE_BYTES; };
         if (LAST_BYTES != STAGE_BYTES && which == K * A_SIZE / STAGE_BYTES)
             stage_rows<M_TILE, LAST_BYTES, STAGE_PITCH, WAVES * WAVE>(staged, item, from);
         else
@@ -1221,7 +1252,8 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
                     result[j] += partial[((wave + q) * RESULTS + j) * WAVE + lane];
         }
         UNROLL for (u32 j = 0; j < RESULTS; j++) {
-            const bool own = (SPLIT_K == 1 || wave % SPLIT_K == 0) && stores[j] && i[j] < m &&
+            const bool own = (SPLIT_K == 1 || wave % SPLIT_K == 0) && stores[j] &&
+                             (MOE ? HAS_ROW(i[j]) : i[j] < m) &&
                              (WHOLE_GROUPS || (n[j] >= n0_done && n[j] < N));
             if (GLU || own) { // a pair's results are in two lanes
                 result[j] *= w_number::UNIT * a_number::UNIT;
@@ -1241,8 +1273,8 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
                 result[j] = activated(result[j], across<PAIR_BIT>(result[j], lane));
 #endif
                 if (own && HAS_COLUMN(n[j]))
-                    (c + (u64)(first + i[j]) * ldc)[C_COLUMN(n[j])] =
-                        rounded<c_element>(result[j], TRUNCATE);
+                    (c + (u64)C_ROW(i[j]) * ldc)[C_COLUMN(n[j])] =
+                        rounded<c_element>(ROUTED(result[j], C_ROW(i[j])), TRUNCATE);
             }
         }
         if (!more)

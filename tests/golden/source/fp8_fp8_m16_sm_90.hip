@@ -17,7 +17,8 @@ constexpr unsigned K = 4096;            // columns of W
 #define ZERO ZERO_NONE                  // what zero points are
 #define HAS_ZEROS 0                     // whether there are any
 #define W_BITS 8                        // of a weight
-#define HAS_BLOCK_SCALES false          // whether W is codes in blocks
+#define HAS_BLOCK_SCALES false          // whether sums of blocks are scaled
+#define BLOCK_SCALED 0                  // whether W is e4m3 in blocks
 #define A_IS_FP8 1                      // whether A is e4m3
 #define MMA_TYPE F16                    // elements of products
 #define BIAS 0                          // whether a bias is added
@@ -382,6 +383,12 @@ extern const layer_numbers the_layer;
 #define BLOCKS   (the_layer.blocks)
 #endif
 
+// Where the scales of row n of W begin, and how many all of W has, where each row has its own.
+#define SCALE_ROW(n)       ((n) * BLOCKS)
+#define SCALE_COUNT        ((u64)N * BLOCKS)
+#define NEIGHBOURS_AT_ONCE true // whether scales of neighbours are aligned for loads of several
+#define A_BLOCK_SCALED     0
+
 // Gate and up, two rows of W, become a column of C where there is a GLU. A kernel counts rows so
 // that the two are neighbours, the gate first, at 2i and 2i + 1; W_ROW is where such a row stands
 // in W, and so with its scales and its bias. The sum of two rows, of which the first is even, has
@@ -401,20 +408,36 @@ extern const layer_numbers the_layer;
 
 // ---- cuda/prelude/plain ----
 // Weights that are numbers, of W_BITS: 16, of A's own type, or eight, e4m3 with one scale for all
-// of W. In front of a family they take the places of codes, scales of blocks and tables of pairs.
+// of W, or one for each block of 128 rows and 128 columns (and one for as many columns of a row of
+// A, where that is e4m3). In front of a family they take the places of codes, scales of blocks and
+// tables of pairs.
 
+#if BLOCK_SCALED
+#define BLOCK 128
+#undef BLOCKS
+#define BLOCKS divide_up(K, BLOCK)
+#undef SCALE_ROW
+#define SCALE_ROW(n) ((n) / BLOCK * BLOCKS)
+#undef SCALE_COUNT
+#define SCALE_COUNT ((u64)divide_up(N, BLOCK) * BLOCKS)
+#undef NEIGHBOURS_AT_ONCE
+#define NEIGHBOURS_AT_ONCE false // operands start at any multiple of four bytes
+#undef A_BLOCK_SCALED
+#define A_BLOCK_SCALED A_IS_FP8
+#else
 #define BLOCK K // a row is one block, whose scale comes with the sums
+#endif
 #if W_BITS == 8
 #if A_IS_FP8
 #define SCALE_OPERANDS const float *a_scale, const float *b_scale,
 #define SCALE_NAMES    a_scale, b_scale,
-#define UNIT_OF_SUMS   product(ldg(a_scale), ldg(b_scale))
-#define SCALES_OF_EXPERT(expert) b_scale += (expert)
+#define UNIT_OF_SUMS   (BLOCK_SCALED ? 1.0f : product(ldg(a_scale), ldg(b_scale)))
+#define SCALES_OF_EXPERT(expert) b_scale += (expert) * (BLOCK_SCALED ? SCALE_COUNT : (u64)1)
 #else
 #define SCALE_OPERANDS const float *b_scale,
 #define SCALE_NAMES    b_scale,
-#define UNIT_OF_SUMS   ldg(b_scale)
-#define SCALES_OF_EXPERT(expert) b_scale += (expert)
+#define UNIT_OF_SUMS   (BLOCK_SCALED ? 1.0f : ldg(b_scale))
+#define SCALES_OF_EXPERT(expert) b_scale += (expert) * (BLOCK_SCALED ? SCALE_COUNT : (u64)1)
 #endif
 #else
 #define SCALE_OPERANDS
@@ -424,14 +447,24 @@ extern const layer_numbers the_layer;
 #endif
 
 enum zero_kind { ZERO_NONE, ZERO_U8, ZERO_SCALED };
-constexpr u32 TABLE_BYTES = 0, LINE_BLOCKS = 1, ONES = 0;
+constexpr u32 TABLE_BYTES = 0, LINE_BLOCKS = BLOCK_SCALED ? 32 : 1, ONES = 0;
 constexpr bool BY_OFFSET = false;
 constexpr float NO_ZERO = 0;
 
+#if BLOCK_SCALED
+template <u32> struct loaded_scales { float scale; };
+template <u32 COUNT> DEVICE loaded_scales<COUNT> begin_scales(SCALE_OPERANDS u64 block)
+{
+    return {ldg(b_scale + block)};
+}
+DEVICE void prefetch_scales(SCALE_OPERANDS u64 block) { prefetch(b_scale + block); }
+DEVICE float scale_at(loaded_scales<1> s, u32, u32, float) { return s.scale; }
+#else
 template <u32> struct loaded_scales {};
 template <u32 COUNT> DEVICE loaded_scales<COUNT> begin_scales(SCALE_OPERANDS u64) { return {}; }
 DEVICE void prefetch_scales(SCALE_OPERANDS u64) {}
 DEVICE float scale_at(loaded_scales<1>, u32, u32, float) { return 1; }
+#endif
 DEVICE float shift_at(loaded_scales<1>, u32) { return 0; }
 DEVICE float extra_at(loaded_scales<1>, u32) { return 0; }
 DEVICE void build_table(u32) {}
@@ -496,8 +529,9 @@ template <bool ALIGNED> DEVICE void load_a_piece(const void *from, u32 *to)
 // they come. A's values for a
 // warp's columns stay in registers, in the order of the pairs. Scales are applied to a block's
 // sums, in f32; a zero point, and the offset that decoded codes have, to the sum of A's values
-// there, which is made of products with ones when A is loaded. SUMMERS warps add what the consumers
-// of a row have, and store C.
+// there, which is made of products with ones when A is loaded. Scales of blocks of A, of 128
+// columns of a row, stay in registers beside its values. SUMMERS warps add what the consumers of a
+// row have, and store C.
 //
 // Where K is longer than a chunk, a workgroup takes BATCH tiles of rows through the first chunk,
 // then through the second, and so on, so that A is loaded once for each; the summers keep sums of
@@ -524,7 +558,7 @@ constexpr u32 SPANS = UNITS / SPAN;
 
 // Blocks whose scales a lane loads at once: neighbours, as many as are sure to start at a multiple
 // of their number.
-constexpr bool OWN_BLOCKS = KNOWN && SPAN * UNIT == BLOCK;
+constexpr bool OWN_BLOCKS = KNOWN && NEIGHBOURS_AT_ONCE && SPAN * UNIT == BLOCK;
 constexpr u32 SCALES = OWN_BLOCKS && SPANS % 4 == 0 && BLOCKS % 4 == 0   ? 4
                        : OWN_BLOCKS && SPANS % 2 == 0 && BLOCKS % 2 == 0 ? 2
                                                                          : 1;
@@ -591,8 +625,9 @@ DEVICE void ask_for_scales(LAYER_PARAMETER SCALE_OPERANDS const walk &at)
 {
     for (u32 i = item() % 32; i < ROWS * SEGMENT_LINES; i += 32) {
         const u64 n = W_ROW(at.tile * ROWS + i / SEGMENT_LINES);
-        const u64 block = n * BLOCKS + at.chunk * CHUNK / BLOCK + i % SEGMENT_LINES * LINE_BLOCKS;
-        if (block < (u64)N * BLOCKS)
+        const u64 block =
+            SCALE_ROW(n) + at.chunk * CHUNK / BLOCK + i % SEGMENT_LINES * LINE_BLOCKS;
+        if (block < SCALE_COUNT)
             prefetch_scales(SCALE_NAMES block);
     }
 }
@@ -763,7 +798,8 @@ DEVICE void load_a(LAYER_PARAMETER SLOT_PARAMETER a_values &values, const a_elem
         load_a_as<false>(LAYER_NAME SLOT_NAME values, a, lda, first, m, chunk, k_warp);
 }
 
-// The sums of A's values over a span, of two rows of A in each lane, as products have them.
+// The sums of A's values over a span, or its scales, of two rows of A in each lane, as products
+// have them.
 typedef float a_sums[SPANS][M_TILES][2];
 
 DEVICE void sum_a(LAYER_PARAMETER a_sums &of_a, const a_values &values, u32 chunk, u32 k_warp)
@@ -796,9 +832,27 @@ DEVICE void load_scales(LAYER_PARAMETER SCALE_OPERANDS row_scales &row, const wa
     UNROLL for (u32 i = 0; i < SPANS / SCALES; i++) {
         const u32 column = at.chunk * CHUNK + (k_warp * UNITS + i * SCALES * SPAN) * UNIT;
         if (!RAGGED || column < K)
-            row.part[i] = begin_scales<SCALES>(SCALE_NAMES n * BLOCKS + column / BLOCK);
+            row.part[i] = begin_scales<SCALES>(SCALE_NAMES SCALE_ROW(n) + column / BLOCK);
     }
 }
+
+#if A_BLOCK_SCALED
+// The scales of A over a warp's spans, of the rows whose products a lane has.
+DEVICE void load_a_scales(LAYER_PARAMETER SLOT_PARAMETER a_sums &scales, const float *a_scale,
+                          u32 first, u32 m, u32 chunk, u32 k_warp)
+{
+    UNROLL for (u32 s = 0; s < SPANS; s++) {
+        const u32 column = chunk * CHUNK + (k_warp * UNITS + s * SPAN) * UNIT;
+        UNROLL for (u32 t = 0; t < M_TILES; t++) {
+            UNROLL for (u32 i = 0; i < 2; i++) {
+                const u32 row = A_ROW(t * 8 + item() % 4 * 2 + i);
+                if (!RAGGED || column < K)
+                    scales[s][t][i] = ldg(a_scale + (u64)row * BLOCKS + column / BLOCK);
+            }
+        }
+    }
+}
+#endif
 
 template <u32 COUNT> DEVICE void load_packed(u32 at, u32 offset, u32 (&words)[COUNT])
 {
@@ -852,7 +906,12 @@ DEVICE void multiply(LAYER_PARAMETER float (&sums)[M_TILES][4], const a_values &
         const float extra[2] = {extra_at(above, s % SCALES), extra_at(below, s % SCALES)};
         UNROLL for (u32 t = 0; t < M_TILES; t++) {
             UNROLL for (u32 i = 0; i < 4; i++) {
-                sums[t][i] = fused(block[t][i], scales[i / 2], sums[t][i]);
+#if A_BLOCK_SCALED
+                const float scale = product(scales[i / 2], of_a[s][t][i % 2]);
+#else
+                const float scale = scales[i / 2];
+#endif
+                sums[t][i] = fused(block[t][i], scale, sums[t][i]);
                 if (ZERO == ZERO_SCALED)
                     sums[t][i] = fused(-extra[i / 2], of_a[s][t][i % 2], sums[t][i]);
             }
@@ -885,6 +944,10 @@ DEVICE void consume(LAYER_PARAMETER SCALE_OPERANDS SLOT_PARAMETER walk at, const
     sync_some(1, WARPS * 32);
     if (KNOWN && CHUNKS == 1 && BY_OFFSET)
         sum_a(LAYER_NAME of_a, values, 0, k_warp);
+#if A_BLOCK_SCALED
+    if (CHUNKS == 1)
+        load_a_scales(LAYER_NAME SLOT_NAME of_a, a_scale, first, m, 0, k_warp);
+#endif
     NO_UNROLL while (at.more()) {
         const walk now = at;
         const row_scales upper_now = upper, lower_now = lower;
@@ -894,6 +957,9 @@ DEVICE void consume(LAYER_PARAMETER SCALE_OPERANDS SLOT_PARAMETER walk at, const
             load_a(LAYER_NAME SLOT_NAME values, a, lda, first, m, now.chunk, k_warp);
             if (BY_OFFSET)
                 sum_a(LAYER_NAME of_a, values, now.chunk, k_warp);
+#if A_BLOCK_SCALED
+            load_a_scales(LAYER_NAME SLOT_NAME of_a, a_scale, first, m, now.chunk, k_warp);
+#endif
         }
         at.advance();
         if (at.more()) { // a step ahead of their use

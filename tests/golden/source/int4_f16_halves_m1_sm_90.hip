@@ -958,14 +958,14 @@ DEVICE void load_scales(LAYER_PARAMETER SCALE_OPERANDS row_scales &row, const wa
 
 #if A_BLOCK_SCALED
 // The scales of A over a warp's spans, of the rows whose products a lane has.
-DEVICE void load_a_scales(LAYER_PARAMETER a_sums &scales, const float *a_scale, u32 first, u32 m,
-                          u32 chunk, u32 k_warp)
+DEVICE void load_a_scales(LAYER_PARAMETER SLOT_PARAMETER a_sums &scales, const float *a_scale,
+                          u32 first, u32 m, u32 chunk, u32 k_warp)
 {
     UNROLL for (u32 s = 0; s < SPANS; s++) {
         const u32 column = chunk * CHUNK + (k_warp * UNITS + s * SPAN) * UNIT;
         UNROLL for (u32 t = 0; t < M_TILES; t++) {
             UNROLL for (u32 i = 0; i < 2; i++) {
-                const u32 row = first + smaller(t * 8 + item() % 4 * 2 + i, m - 1);
+                const u32 row = A_ROW(t * 8 + item() % 4 * 2 + i);
                 if (!RAGGED || column < K)
                     scales[s][t][i] = ldg(a_scale + (u64)row * BLOCKS + column / BLOCK);
             }
@@ -1066,7 +1066,7 @@ DEVICE void consume(LAYER_PARAMETER SCALE_OPERANDS SLOT_PARAMETER walk at, const
         sum_a(LAYER_NAME of_a, values, 0, k_warp);
 #if A_BLOCK_SCALED
     if (CHUNKS == 1)
-        load_a_scales(LAYER_NAME of_a, a_scale, first, m, 0, k_warp);
+        load_a_scales(LAYER_NAME SLOT_NAME of_a, a_scale, first, m, 0, k_warp);
 #endif
     NO_UNROLL while (at.more()) {
         const walk now = at;
@@ -1078,7 +1078,7 @@ DEVICE void consume(LAYER_PARAMETER SCALE_OPERANDS SLOT_PARAMETER walk at, const
             if (BY_OFFSET)
                 sum_a(LAYER_NAME of_a, values, now.chunk, k_warp);
 #if A_BLOCK_SCALED
-            load_a_scales(LAYER_NAME of_a, a_scale, first, m, now.chunk, k_warp);
+            load_a_scales(LAYER_NAME SLOT_NAME of_a, a_scale, first, m, now.chunk, k_warp);
 #endif
         }
         at.advance();
