@@ -5,6 +5,7 @@ miss in bounded time."""
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -408,7 +409,18 @@ def test_push(quern, made, tmp_path):
             path.write_bytes(other)
             assert quern.json("cache", "push", out)["files"] == 1
             assert path.read_bytes() == entry
-    assert not [p for p in out.rglob("*.tmp")]
+    # what is no file is neither followed nor waited for: another's file would be overwritten
+    place, mine = min((out / "v1").rglob("*.qk")), tmp_path / "mine"
+    entry = place.read_bytes()
+    mine.write_text("mine")
+    for make in (lambda: place.symlink_to(mine), lambda: os.mkfifo(place)):
+        place.unlink()
+        make()
+        quern.refused("cache", "push", out, status=1, says="is no regular file")
+    assert mine.read_text() == "mine"
+    place.unlink()
+    assert quern.json("cache", "push", out)["files"] == 1 and place.read_bytes() == entry
+    assert all(re.fullmatch("[0-9a-f]+[.]qk", p.name) for p in out.rglob("*") if p.is_file())
     quern.refused("cache", "push", status=2, says="name the directory")
     quern.refused("cache", "list", "--sign-key", "x", status=2, says="goes with push")
     quern.refused("cache", "push", "--sign-key", made / "ours.pub", out, status=1,

@@ -77,6 +77,7 @@ static const struct verb {
     {ALONE, {"cache", "stat"}},
     {ALONE, {"cache", "list", "--json"}},
     {ALONE, {"cache", "verify"}},
+    {ALONE, {"cache", "push", "@/pushed", "--sign-key", "@/secret"}},
     {ALONE, {"bundle", "create", "@/new.qkb"}},
     {ALONE, {"bundle", "list", "@/a.qkb"}},
     {ALONE, {"bundle", "verify", "@/a.qkb", "--key", "@/public"}},
@@ -254,7 +255,7 @@ static void check_files(const char *what)
 /* What a verb is to make is not there yet. */
 static void make_room(const struct verb *v)
 {
-    static const char *const made[] = {"cold", "again", "q2", "q3"};
+    static const char *const made[] = {"cold", "again", "q2", "q3", "pushed"};
     static const char *const files[] = {"secret2", "public2"};
     char path[PATH_MAX];
 
@@ -395,8 +396,6 @@ static void verbs_end_well_whatever_fails(void **state)
     munmap(shared, sizeof *shared);
 }
 
-/* SIGTERM at every system call of a verb that makes a directory and files in it: what is left is
- * whole, and there is nothing beside it. */
 /* A limit on the size of files is an error like any other; its signal ends nothing. */
 static void a_limit_of_file_size_is_an_error(void **state)
 {
@@ -421,6 +420,8 @@ static void a_limit_of_file_size_is_an_error(void **state)
     assert_true(failed >= (int)COUNT(verbs)); /* there is no room for what they print */
 }
 
+/* SIGTERM at every system call of a verb that makes a directory and files in it: what is left is
+ * whole, and there is nothing beside it. */
 static void a_termination_leaves_no_scraps(void **state)
 {
     static const char *const words[WORDS] = {"quantize", "wq=nf4 n=64 k=64 a=f16", "w=@/w", "--out",
@@ -452,6 +453,37 @@ static void a_termination_leaves_no_scraps(void **state)
         t_remove_tree(path);
         if (!r.reached) {
             assert_true(WIFEXITED(r.status) && WEXITSTATUS(r.status) == 0 && whole == 2);
+            break;
+        }
+        ended += WIFSIGNALED(r.status) && WTERMSIG(r.status) == SIGTERM;
+    }
+    release(argv);
+    assert_true(ended > 10);
+}
+
+/* SIGTERM while a cache is written where a web server gives it to others: it never has a file there
+ * that is no entry. */
+static void a_termination_of_a_push_leaves_no_scraps(void **state)
+{
+    static const char *const words[WORDS] = {"cache", "push", "@/pushed"};
+    char look[PATH_MAX + 64], path[PATH_MAX], *argv[WORDS + 2];
+    unsigned ended = 0;
+
+    (void)state;
+#if defined __SANITIZE_THREAD__ || defined __SANITIZE_ADDRESS__
+    skip(); /* the released program is meant */
+#endif
+    snprintf(path, sizeof path, "%s/pushed", directory);
+    snprintf(look, sizeof look, "! find %s -type f ! -name '*.qk' 2>/dev/null | grep -q .", path);
+    expand(words, argv);
+    for (unsigned at = 1;; at += 1 + t_explore(2)) {
+        const struct t_traced r =
+            t_trace(&(struct t_trace){.command = argv, .at = at, .signal = SIGTERM});
+        if (system(look))
+            fail_msg("SIGTERM at call %u: something else than entries is in %s", at, path);
+        t_remove_tree(path);
+        if (!r.reached) {
+            assert_true(WIFEXITED(r.status) && WEXITSTATUS(r.status) == 0);
             break;
         }
         ended += WIFSIGNALED(r.status) && WTERMSIG(r.status) == SIGTERM;
@@ -527,6 +559,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_limit_of_file_size_is_an_error, setup, teardown),
         cmocka_unit_test_setup_teardown(a_termination_leaves_no_scraps, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_termination_of_a_push_leaves_no_scraps, setup, teardown),
         cmocka_unit_test_setup_teardown(a_kill_leaves_the_cache_whole, setup, teardown),
         cmocka_unit_test(verbs_end_well_whatever_fails),
     };

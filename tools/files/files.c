@@ -373,6 +373,17 @@ void outputs_discard(struct outputs *o)
     take_signals(&before);
 }
 
+int file_write(const char *path, const void *bytes, size_t size)
+{
+    static struct outputs outputs;
+    int status = outputs_add(&outputs, path, bytes, size);
+
+    if (!status)
+        status = outputs_commit(&outputs);
+    outputs_discard(&outputs);
+    return status;
+}
+
 char *path_join(const char *directory, const char *name)
 {
     char *path;

@@ -44,6 +44,8 @@ int outputs_add(struct outputs *o, const char *path, const void *bytes, size_t s
 int outputs_commit(struct outputs *o);
 /* Always call it at the end; after a commit it only frees. */
 void outputs_discard(struct outputs *o);
+/* All three for one file. */
+int file_write(const char *path, const void *bytes, size_t size);
 
 /* "DIR/NAME", malloc'ed; null when out of memory. */
 char *path_join(const char *directory, const char *name);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* The files of a remote cache, in a directory or by an address (shared_files.h). */
 #include "files/shared_files.h"
+#include "files/files.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 /* No file of a remote cache is larger (docs/formats.md). */
 #define SHARED_BYTES_MAX ((size_t)17 << 20)
@@ -24,22 +24,30 @@ int shared_prepare(const char *place)
     return EXIT_OK;
 }
 
-/* Whether a file has these bytes. */
-static bool has_bytes(const char *path, const void *bytes, size_t size)
+/* Whether a file has these bytes. What is there and is no regular file is refused: a link would
+ * have another file written, and a fifo waits for whoever reads it. */
+static int compare_file(const char *path, const void *bytes, size_t size, bool *same)
 {
-    FILE *const f = fopen(path, "rb");
+    struct stat st;
     char block[4096];
     size_t at = 0, n = 0;
-    bool same = f;
 
-    while (same && (n = fread(block, 1, sizeof block, f)) > 0) {
-        same = n <= size - at && !memcmp(block, (const char *)bytes + at, n);
+    *same = false;
+    if (lstat(path, &st))
+        return errno == ENOENT || errno == ENOTDIR ? EXIT_OK
+                                                   : fail("%s: %s", path, strerror(errno));
+    if (!S_ISREG(st.st_mode))
+        return fail("%s is no regular file: remove it, and push again", path);
+    FILE *const f = fopen(path, "rbe");
+    *same = f;
+    while (*same && (n = fread(block, 1, sizeof block, f)) > 0) {
+        *same = n <= size - at && !memcmp(block, (const char *)bytes + at, n);
         at += n;
     }
-    same = same && feof(f) && at == size;
+    *same = *same && feof(f) && at == size;
     if (f)
         fclose(f);
-    return same;
+    return EXIT_OK;
 }
 
 /* Makes the directories of a path, of which the last part is a file's name. */
@@ -55,36 +63,20 @@ static int make_directories(char *path, size_t from)
     return EXIT_OK;
 }
 
-/* Puts a file in place, whole: a server may be reading there. */
-static int put_file(const char *path, const void *bytes, size_t size)
-{
-    char *temporary = NULL;
-
-    if (asprintf(&temporary, "%s.%ld.tmp", path, (long)getpid()) < 0)
-        return fail("out of memory");
-    FILE *const f = fopen(temporary, "wbe");
-    bool good = f && fwrite(bytes, 1, size, f) == size;
-    good = f && !fclose(f) && good && !rename(temporary, path);
-    const int error = errno;
-    if (!good && f)
-        unlink(temporary);
-    free(temporary);
-    return good ? EXIT_OK : fail("%s: %s", path, strerror(error));
-}
-
 static int write_file(const char *place, const char *name, const void *bytes, size_t size,
                       bool *written)
 {
     char *path = NULL;
-    int status = EXIT_OK;
+    bool same = false;
 
     if (asprintf(&path, "%s/%s", place, name) < 0)
         return fail("out of memory");
-    *written = !has_bytes(path, bytes, size);
+    int status = compare_file(path, bytes, size, &same);
+    *written = !status && !same;
     if (*written)
         status = make_directories(path, strlen(place) + 1);
-    if (*written && !status)
-        status = put_file(path, bytes, size);
+    if (*written && !status) /* whole: a server may be reading there */
+        status = file_write(path, bytes, size);
     free(path);
     return status;
 }

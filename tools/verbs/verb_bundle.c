@@ -64,17 +64,6 @@ static void hex(char *out, const uint8_t *bytes, size_t n)
 
 /* ---- create ---------------------------------------------------------------------------------- */
 
-static int write_file(const char *path, const void *bytes, size_t size)
-{
-    static struct outputs outputs;
-    int status = outputs_add(&outputs, path, bytes, size);
-
-    if (!status)
-        status = outputs_commit(&outputs);
-    outputs_discard(&outputs);
-    return status;
-}
-
 /* A bundle of nothing is a mistyped directory or target, which a container would find out late. */
 static int nothing_to_bundle(const struct arguments *a, quern_ctx *ctx)
 {
@@ -107,7 +96,7 @@ static int create_from(const struct arguments *a, quern_ctx *ctx, const char *ma
     if (!status && !info.entries)
         status = nothing_to_bundle(a, ctx);
     if (!status)
-        status = write_file(a->first, bytes, size);
+        status = file_write(a->first, bytes, size);
     if (!status && a->common.json)
         status = json_print(json_make("{s:s, s:I, s:I, s:I, s:I}", "file", a->first, "entries",
                                       (json_int_t)info.entries, "bytes", (json_int_t)size, "serial",
@@ -278,7 +267,7 @@ static int sign(const struct arguments *a)
     if (!status) {
         memcpy(whole, bytes, info.bytes); /* without an earlier signature */
         quern_bundle_signature(key, value, (uint8_t *)whole + info.bytes);
-        status = write_file(a->first, whole, info.bytes + QUERN_SIGNATURE_BYTES);
+        status = file_write(a->first, whole, info.bytes + QUERN_SIGNATURE_BYTES);
     }
     if (!status) {
         hex(signer, key, sizeof key);

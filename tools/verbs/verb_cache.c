@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* quern cache: what is kept, whether it is whole, removing it, and giving it to others. */
+#include "files/files.h"
 #include "files/json_file.h"
 #include "files/layer_words.h"
 #include "files/shared_files.h"

@@ -38,15 +38,8 @@ static void add(void *user, const struct quern_fact *f)
 
 static int keep(struct probe *p, const char *target, const char *text)
 {
-    struct outputs outputs = {0};
-    int status;
-
-    if (p->out) {
-        if (!(status = outputs_add(&outputs, p->out, text, strlen(text))))
-            status = outputs_commit(&outputs);
-        outputs_discard(&outputs);
-        return status;
-    }
+    if (p->out)
+        return file_write(p->out, text, strlen(text));
     const quern_status e = quern_table_write(p->ctx, QUERN_TABLE_FACTS, target, text, strlen(text));
     return e ? fail_status(e, NULL) : EXIT_OK;
 }
