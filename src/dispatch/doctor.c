@@ -31,7 +31,9 @@ static void say(struct report *r, bool ok, const char *subject, const char *form
     va_end(ap);
     str_add_bytes(&r->findings, &sign, 1);
     str_add_bytes(&r->findings, subject, strlen(subject) + 1);
-    str_add_bytes(&r->findings, text, strlen(text) + 1);
+    /* a server's answer, a GPU's name or a path must not drive the terminal of who is told */
+    str_add_shown(&r->findings, text, strlen(text));
+    str_add_bytes(&r->findings, "", 1);
     r->problems += !ok;
     if (!ok && !strstr(str_text(&r->troubles), subject))
         str_addf(&r->troubles, "%s%s", r->troubles.length ? ", " : "", subject);

@@ -8,6 +8,7 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 import unicodedata
 
 import pytest
@@ -185,6 +186,19 @@ def test_a_compilers_log(run):
     assert SHOWN in text
     for words in (["doctor"], ["doctor", "--json"]):
         run(*words, env={"QUERN_ROCM_PATH": rocm})
+
+
+def test_what_a_host_is_told(tmp_path):
+    """A host prints what quern_doctor tells it as it comes."""
+    program = ("import ctypes, sys\n"
+               "@ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p,"
+               " ctypes.c_char_p)\n"
+               "def line(user, ok, subject, text): sys.stdout.buffer.write(text + b'\\n')\n"
+               "ctypes.CDLL(sys.argv[1]).quern_doctor(None, line, None)\n")
+    env = {**clean_environment(tmp_path), "QUERN_ROCM_PATH": os.fsdecode(b"/nowhere/" + NASTY)}
+    done = subprocess.run([sys.executable, "-c", program, COMMAND.parents[1] / "lib/libquern.so"],
+                          env=env, check=True, capture_output=True, timeout=TIMEOUT_S)
+    assert SHOWN in safe(done.stdout)
 
 
 @pytest.mark.skipif(not (COMMAND.parents[1] / "lib/fakehip").is_dir(), reason="no fakehip")
