@@ -271,7 +271,9 @@ static enum progress receive_frame(struct remote *r)
         if (head && r->received == sizeof r->in) {
             if (!frame_plausible(&r->in) || r->in.bytes > FETCH_BYTES_MAX + 4096)
                 return ENDED;
-            os.free(r->payload);
+            uint8_t *const old = r->payload;
+            r->payload = NULL; /* first: a child forked by another thread frees what it finds */
+            os.free(old);
             r->payload = os.malloc(r->in.bytes ? r->in.bytes : 1);
             if (!r->payload)
                 return ENDED;

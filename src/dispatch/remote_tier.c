@@ -132,8 +132,9 @@ static void lose_helper(struct remote_tier *t, const char *what)
         what = t->why;
         log_line(t->log, QUERN_LOG_WARN, "remote cache %s is not used: %s", t->place.url, what);
     }
-    remote_stop(t->helper);
-    t->helper = NULL;
+    struct remote *const lost = t->helper;
+    t->helper = NULL; /* first: a child forked by another thread forgets the helper that it finds */
+    remote_stop(lost);
     t->list_id = 0;
     t->list_stat = QUERN_STAT_REMOTE_FAILED;
     snprintf(t->list_why, sizeof t->list_why, "its revocation list: %.200s", what);
