@@ -62,7 +62,7 @@ void sandbox_limits(void);
  * words. Never fails: a kernel without a means is confined without it. `supervisor` is a socket to
  * the process that calls calls_listener; -1: there is none. `config` is null in the helper that
  * fetches from a remote cache: it may connect, reads the host's libraries and what names and
- * certificates are looked up in, and writes no file.
+ * certificates are looked up in, writes no file, and has none of root's capabilities.
  */
 void sandbox_enter(const struct worker_config *config, int supervisor, char *level, size_t size);
 

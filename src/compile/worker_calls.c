@@ -17,7 +17,9 @@
 #include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
+#include <linux/netlink.h>
 #include <linux/seccomp.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
@@ -115,7 +117,7 @@ static const uint16_t allowed[] = {
     SYS_uname,
 };
 
-/* Calls that are allowed where one argument, after a mask, has a value. */
+/* Calls that are allowed where one argument, or two, have a value after a mask. */
 #define ITS_OWN_PROCESS UINT32_MAX /* as a value: the number of the calling process */
 #ifndef PR_SET_VMA
 #define PR_SET_VMA 0x53564d41
@@ -126,6 +128,9 @@ static const uint16_t allowed[] = {
 static const struct condition {
     uint16_t call, argument;
     uint32_t mask, value;
+    /* of another argument, as well; a mask of 0 asks nothing */
+    uint16_t argument_too;
+    uint32_t mask_too, value_too;
 } conditions[] = {
     {SYS_clone, 0, CLONE_THREAD | CLONE_NAMESPACES, CLONE_THREAD},
     {SYS_prlimit64, 0, UINT32_MAX, 0},
@@ -146,12 +151,14 @@ static const struct condition {
 
 /* And those by which libcurl and the C library's resolver reach a server, in the helper that
  * fetches from a remote cache: of sockets those of the Internet, and those that list this machine's
- * addresses. None leads to another process of this machine, but through a server that it runs. */
+ * addresses. None leads to another process of this machine, but through a server that it runs: a
+ * pair of local datagram sockets would, as each may send to any name, and so would netlink between
+ * processes. Options from 64 on of the Internet's protocols are those of the packet filter. */
 static const uint16_t network_allowed[] = {
-    SYS_poll,          SYS_ppoll,       SYS_select,     SYS_pselect6,   SYS_pipe2,
-    SYS_eventfd2,      SYS_connect,     SYS_bind,       SYS_recvmsg,    SYS_sendmmsg,
-    SYS_recvmmsg,      SYS_getsockname, SYS_getsockopt, SYS_setsockopt, SYS_getpeername,
-    SYS_epoll_create1, SYS_epoll_ctl,   SYS_epoll_wait, SYS_shutdown,
+    SYS_poll,          SYS_ppoll,       SYS_select,     SYS_pselect6, SYS_pipe2,
+    SYS_eventfd2,      SYS_connect,     SYS_bind,       SYS_recvmsg,  SYS_sendmmsg,
+    SYS_recvmmsg,      SYS_getsockname, SYS_getsockopt, SYS_shutdown, SYS_getpeername,
+    SYS_epoll_create1, SYS_epoll_ctl,   SYS_epoll_wait,
 };
 #ifndef FIONREAD
 #define FIONREAD 0x541b
@@ -159,10 +166,21 @@ static const uint16_t network_allowed[] = {
 #ifndef FIONBIO
 #define FIONBIO 0x5421
 #endif
+#define SOCKET_TYPE              0xfu /* without SOCK_CLOEXEC and SOCK_NONBLOCK */
+#define ANY_SOCKET(family, type) {SYS_socket, 0, UINT32_MAX, family, 1, SOCKET_TYPE, type}
 static const struct condition network_conditions[] = {
-    {SYS_socket, 0, UINT32_MAX, AF_INET},    {SYS_socket, 0, UINT32_MAX, AF_INET6},
-    {SYS_socket, 0, UINT32_MAX, AF_NETLINK}, {SYS_socketpair, 0, UINT32_MAX, AF_UNIX},
-    {SYS_ioctl, 1, UINT32_MAX, FIONREAD},    {SYS_ioctl, 1, UINT32_MAX, FIONBIO},
+    ANY_SOCKET(AF_INET, SOCK_STREAM),
+    ANY_SOCKET(AF_INET, SOCK_DGRAM),
+    ANY_SOCKET(AF_INET6, SOCK_STREAM),
+    ANY_SOCKET(AF_INET6, SOCK_DGRAM),
+    {SYS_socket, 0, UINT32_MAX, AF_NETLINK, 2, UINT32_MAX, NETLINK_ROUTE},
+    {SYS_socketpair, 0, UINT32_MAX, AF_UNIX, 1, SOCKET_TYPE, SOCK_STREAM},
+    {SYS_setsockopt, 1, UINT32_MAX, SOL_SOCKET},
+    {SYS_setsockopt, 1, UINT32_MAX, IPPROTO_TCP},
+    {SYS_setsockopt, 1, UINT32_MAX, IPPROTO_IP, 2, ~63u, 0},
+    {SYS_setsockopt, 1, UINT32_MAX, IPPROTO_IPV6, 2, ~63u, 0},
+    {SYS_ioctl, 1, UINT32_MAX, FIONREAD},
+    {SYS_ioctl, 1, UINT32_MAX, FIONBIO},
 };
 
 /* Calls that are refused with EPERM; `quern doctor` knows their names. */
@@ -208,6 +226,7 @@ static const struct named_call {
     /* the network, and ways between processes */
     CALL(socket),
     CALL(socketpair),
+    CALL(setsockopt),
     CALL(connect),
     CALL(bind),
     CALL(listen),
@@ -348,10 +367,13 @@ static void add_condition(struct filter *f, const struct condition *c)
     const uint32_t value = c->value == ITS_OWN_PROCESS ? (uint32_t)getpid() : c->value;
 
     load(f, offsetof(struct seccomp_data, nr));
-    add(f, BPF_JMP | BPF_JEQ | BPF_K, c->call, 0, 4);
+    add(f, BPF_JMP | BPF_JEQ | BPF_K, c->call, 0, 7);
     load(f, offsetof(struct seccomp_data, args) + 8 * (size_t)c->argument);
     add(f, BPF_ALU | BPF_AND | BPF_K, c->mask, 0, 0);
-    add_case(f, value, SECCOMP_RET_ALLOW);
+    add(f, BPF_JMP | BPF_JEQ | BPF_K, value, 0, 4);
+    load(f, offsetof(struct seccomp_data, args) + 8 * (size_t)c->argument_too);
+    add(f, BPF_ALU | BPF_AND | BPF_K, c->mask_too, 0, 0);
+    add_case(f, c->value_too, SECCOMP_RET_ALLOW);
 }
 
 static void add_allowed(struct filter *f, const uint16_t *calls, size_t count)
@@ -422,7 +444,7 @@ bool calls_filter(int supervisor, bool network)
     struct msghdr *const message = wrap(&parcel);
 
     _Static_assert(8 + 2 * (COUNT(allowed) + COUNT(network_allowed)) + 2 +
-                           6 * (COUNT(conditions) + COUNT(network_conditions)) +
+                           9 * (COUNT(conditions) + COUNT(network_conditions)) +
                            2 * COUNT(forbidden) <=
                        COUNT(filter.code),
                    "the filter has room");

@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -198,11 +199,22 @@ static int confine_files(const struct worker_config *config)
     return done ? version : 0;
 }
 
+/* Gives up whatever root may do beyond owning its files: raw packets, routes, the packet filter. */
+static void drop_capabilities(void)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    const struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {{0}};
+
+    syscall(SYS_capset, &header, none);
+}
+
 void sandbox_enter(const struct worker_config *config, int supervisor, char *level, size_t size)
 {
     /* no core dumps, by a handler neither: what users compile is nobody else's business */
     prctl(PR_SET_DUMPABLE, 0);
     const bool no_new = !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    if (!config)
+        drop_capabilities();
     const int landlock = no_new ? confine_files(config) : 0;
     const bool calls = no_new && calls_filter(supervisor, !config);
     char files[32] = "";

@@ -18,7 +18,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
 #include <linux/seccomp.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -169,6 +172,27 @@ static void attack_files(struct scene *s)
     NO(fanotify_init, 0, 0);
 }
 
+/* Asks for a device to be changed, in nothing, by the socket that lists addresses: root may. */
+static void attack_routes(struct scene *s)
+{
+    struct {
+        struct nlmsghdr header;
+        struct ifinfomsg link;
+    } change = {{sizeof change, RTM_NEWLINK, NLM_F_REQUEST | NLM_F_ACK, 1, 0}, {.ifi_index = 1}};
+    struct {
+        struct nlmsghdr header;
+        struct nlmsgerr error;
+        char more[512];
+    } answer = {{0}, {0}, {0}};
+    const int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+
+    if (fd >= 0 && send(fd, &change, sizeof change, 0) > 0)
+        recv(fd, &answer, sizeof answer, 0);
+    errno = -answer.error.error;
+    attempt(s, "RTM_NEWLINK", EPERM, -1, 0);
+    close(fd);
+}
+
 static void attack_sockets(struct scene *s)
 {
     static const int families[] = {AF_UNIX, AF_PACKET, AF_INET, AF_INET6, AF_NETLINK};
@@ -185,8 +209,18 @@ static void attack_sockets(struct scene *s)
     NO(accept, 0, NULL, NULL);
     NO(accept4, 0, NULL, NULL, 0);
     NO(io_uring_setup, 1, NULL);
-    if (s->network)
+    if (s->network) {
+        /* each of these would reach another process, or, as root, what the kernel lets through */
+        NO(socketpair, AF_UNIX, SOCK_DGRAM, 0, pair);
+        NO(socketpair, AF_UNIX, SOCK_SEQPACKET, 0, pair);
+        NO(socket, AF_NETLINK, SOCK_RAW, NETLINK_USERSOCK);
+        NO(socket, AF_NETLINK, SOCK_RAW, NETLINK_KOBJECT_UEVENT);
+        NO(socket, AF_INET, SOCK_RAW, IPPROTO_ICMP);
+        NO(socket, AF_INET6, SOCK_RAW, IPPROTO_ICMPV6);
+        NO(setsockopt, 0, IPPROTO_IP, 64 /* IPT_SO_SET_REPLACE */, NULL, 0);
+        attack_routes(s);
         return;
+    }
     NO(connect, 0, NULL, 0);
     NO(bind, 0, NULL, 0);
     attempt(s, "eventfd2", ENOSYS, syscall(SYS_eventfd2, 0, 0), 0);
