@@ -426,8 +426,9 @@ FUZZ      ?= $(patsubst tests/fuzz/test_fuzz_%.c,%,$(wildcard tests/fuzz/test_fu
 FUZZ_SECONDS ?= 60
 FUZZ_SRC  := $(wildcard src/base/*.c src/target/*.c src/problem/*.c src/object/*.c) \
              $(wildcard src/object/*/*.c) \
-             src/store/entry.c src/store/seal.c src/store/revoked.c src/store/bundle.c \
-             $(wildcard src/sim/decode/*.c) src/plan/tuning.c \
+             $(addprefix src/store/,entry.c key.c seal.c revoked.c source.c bundle.c \
+               bundle_entry.c) \
+             $(wildcard src/sim/decode/*.c) $(addprefix src/plan/,tuning.c facts.c text_table.c) \
              src/compile/process.c src/compile/compiler.c src/compile/pool.c src/compile/remote.c
 FUZZCC    := clang $(STD) -DFUZZING -DFUZZ_WORKER='"build/release/libexec/quern/quern-worker"' \
              $(CPPFLAGS) -Itools -Itests/common -O1 -g -w \
@@ -443,6 +444,12 @@ fuzz: $(FUZZ:%=build/fuzz/fuzz_%)
 .PHONY: fuzz-campaign
 fuzz-campaign: $(FUZZ:%=build/fuzz/fuzz_%)
 	@python3 tests/fuzz/campaign.py $(FUZZ) --commit "$$(git rev-parse --short HEAD)"
+# Whose readers have changed since then; and what each target reads with, for that script.
+.PHONY: fuzz-changed fuzz-sources
+fuzz-changed:
+	@python3 tests/fuzz/campaign.py --changed
+fuzz-sources:
+	@$(foreach target,$(FUZZ),echo "$(target): $(READ_$(target))";) echo "all: $(FUZZ_SRC)"
 build/fuzz/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,CLANG,$@)

@@ -4,10 +4,12 @@ time, and keeps the account: what docs/reliability.md says of them comes from he
 
     make fuzz-campaign                      # every target: 10 million executions or 30 CPU-minutes
     make fuzz-campaign FUZZ="index entry"   # these
+    make fuzz-changed                       # for each target, what of its readers has changed since
 
 It may be stopped and started again: build/fuzz/campaign.json has what each target has had, and
 build/fuzz/corpus the inputs that reached new code. A target that was built anew from other sources
-begins again. Findings are kept in build/fuzz; a target with one is run no further."""
+begins again. Findings are kept in build/fuzz; a target with one is run no further. What has changed
+since is asked of git, for the commits that docs/reliability.md names."""
 
 import argparse
 import hashlib
@@ -21,7 +23,12 @@ import subprocess
 import sys
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import cycles  # noqa: E402
+
 ACCOUNT = pathlib.Path("build/fuzz/campaign.json")
+TOP = pathlib.Path(__file__).resolve().parents[2]
+OBJECTS = TOP / "build/release"
 
 
 def read_account():
@@ -101,7 +108,66 @@ def run(target, args):
 
 def row(target, had):
     return (f"| {target} | {had['executions']:,} | {had['edges']:,} | "
-            f"{had['cpu_s'] / 60:.1f} | {had['findings']} |")  # fmt: skip
+            f"{had['cpu_s'] / 60:.1f} | {had['findings']} | {had['date']} | "
+            f"{had['commit']} |")  # fmt: skip
+
+
+# ---- What has changed since --------------------------------------------------------------------
+
+
+def readers():
+    """Of each target the sources whose code is instrumented and that it calls: its own file, those
+    that the Makefile names for it, and whatever of the others these need."""
+    listed = subprocess.run(["make", "-s", "fuzz-sources"], cwd=TOP, check=True, text=True,
+                            capture_output=True).stdout  # fmt: skip
+    lists = {name: files.split() for name, _, files in
+             (line.partition(":") for line in listed.splitlines())}  # fmt: skip
+    shared = lists.pop("all")
+    defined, needed = {}, {}
+    for room in ("src", "tools"):
+        for into, of in zip((defined, needed), cycles.symbols(OBJECTS / room), strict=True):
+            into.update({f"{room}/{name}.c": symbols for name, symbols in of.items()})
+    owner = {symbol: name for name, symbols in defined.items() for symbol in symbols}
+    found = {}
+    for target, own in lists.items():
+        test = f"tests/fuzz/test_fuzz_{target}.c"
+        found[target] = {test, *own}
+        todo = [set(re.findall(r"\w+", (TOP / test).read_text()))]
+        todo += [needed.get(name, set()) for name in own]
+        while todo:
+            for symbol in todo.pop():
+                name = owner.get(symbol)
+                if name in shared and name not in found[target]:
+                    found[target].add(name)
+                    todo.append(needed.get(name, set()))
+    return found
+
+
+def campaigns(page):
+    """The last row of each target in the page's table: {target: commit}."""
+    rows = re.findall(r"^\| (\w+) \|(?:[^|\n]+\|){5} ([0-9a-f]{7,}) \|$", page, re.M)
+    return dict(rows)
+
+
+def changed(commit, sources):
+    """Which of them, or of their headers, differ from what they were; None: no such commit."""
+    names = [n for s in sorted(sources) for n in (s, s[:-2] + ".h")]
+    git = subprocess.run(["git", "diff", "--name-only", commit, "--", *names], cwd=TOP, text=True,
+                         capture_output=True)  # fmt: skip
+    return None if git.returncode else git.stdout.split()
+
+
+def tell_changes():
+    done = campaigns((TOP / "docs/reliability.md").read_text())
+    for target, sources in sorted(readers().items()):
+        if target not in done:
+            print(f"{target}: has had no campaign")
+            continue
+        files = changed(done[target], sources)
+        print(f"{target}: " + (f"{done[target]} is not in this repository" if files is None else
+                               f"unchanged since {done[target]} ({len(sources)} sources)"
+                               if not files else
+                               f"changed since {done[target]}: {' '.join(files)}"))  # fmt: skip
 
 
 def main():
@@ -111,7 +177,12 @@ def main():
     parser.add_argument("--cpu-seconds", type=float, default=1800)
     parser.add_argument("--commit", default="")
     parser.add_argument("--table", action="store_true", help="print what there is, and run nothing")
+    parser.add_argument("--changed", action="store_true",
+                        help="say what has changed since, and run nothing")  # fmt: skip
     args = parser.parse_args()
+    if args.changed:
+        tell_changes()
+        return 0
     if args.table:
         for target, had in sorted(read_account().items()):
             print(row(target, had))
