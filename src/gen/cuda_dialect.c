@@ -8,8 +8,8 @@
 
 static void add_options(const struct plan *plan, struct str *options)
 {
-    if (plan->family->processor)
-        str_addf(options, "-arch=%s\n", plan->family->processor);
+    if (plan->family->very_processor)
+        str_addf(options, "-arch=%sa\n", plan->target->name);
     /* Freestanding: --minimal leaves out the built-in headers, and -default-device makes constexpr
      * functions and tables without an attribute the GPU's. NVRTC's own cache would open the driver,
      * which no compile may need. Warning 1097 says that an attribute is ignored: a vector type of

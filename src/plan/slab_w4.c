@@ -239,5 +239,5 @@ const struct family family_slab_w4 = {
     .fields = fields,
     .templates = templates,
     .predequant = SWITCH_ON,
-    .processor = "sm_90a",
+    .very_processor = true,
 };

@@ -99,11 +99,16 @@ def test_no_two_files_share_a_name():
 def test_only_rows_of_targets_name_processors():
     """Code asks a target for a capability: a new processor must not be looked for elsewhere."""
     asks = re.compile(r'(?:cmp|strstr)\s*\([^;]*"gfx|[>.]generation\b|__gfx|__GFX')
+    names = re.compile(r'"(?:gfx|sm_)[0-9]\w*"')
+    comment = re.compile(r"/\*.*?\*/", re.S)
     bad = []
     for path in sources():
         name = str(path.relative_to(TOP))
         if name.startswith(("src/", "tools/", "templates/")) and not name.startswith("src/target/"):
-            bad += [f"{name}: {found[0]}" for found in asks.finditer(path.read_text())]
+            text = path.read_text()
+            bad += [f"{name}: {found[0]}" for found in asks.finditer(text)]
+            if name.startswith("src/"):
+                bad += [f"{name}: {found}" for found in names.findall(comment.sub("", text))]
     assert not bad
 
 
