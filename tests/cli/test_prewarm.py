@@ -405,6 +405,8 @@ def test_parts_are_disjoint_complete_and_balanced(quern, tmp_path):
     # more parts than layers: some have none, which is no failure
     empty = quern.json("prewarm", "--manifest", manifest, "--shard", "30/30")
     assert empty["problems"] == [] and empty["kernels"] == 0
+    assert "nothing to do for part 30 of 30" in quern(
+        "prewarm", "--manifest", manifest, "--shard", "30/30").stderr  # fmt: skip
 
 
 @pytest.mark.parametrize("shard, env, says", [
@@ -412,6 +414,7 @@ def test_parts_are_disjoint_complete_and_balanced(quern, tmp_path):
     ("auto", {"JOB_COMPLETION_INDEX": "0"}, "give --shard auto/N"),
     ("auto/2", {"JOB_COMPLETION_INDEX": "2"}, "there is no part 3 of 2"),
     ("auto/2", {"JOB_COMPLETION_INDEX": "first"}, "JOB_COMPLETION_INDEX is 'first'"),
+    ("auto/4294967295", {"JOB_COMPLETION_INDEX": "0"}, "at most 99999 are taken"),
     ("auto/0", {"JOB_COMPLETION_INDEX": "0"}, "is not a part of a whole"),
     ("auto/x", {"JOB_COMPLETION_INDEX": "0"}, "is not a part of a whole"),
     ("auto", {"SLURM_ARRAY_TASK_ID": "5", "SLURM_ARRAY_TASK_MIN": "1", "SLURM_ARRAY_TASK_MAX": "9",

@@ -104,7 +104,9 @@ static int read_part(const char *text, struct part *part)
             "--shard '%s' is not a part of a whole; give e.g. 2/8, from 1/8 to 8/8, or auto "
             "in a job array",
             text);
-    if (!status && (!part->number || part->number > part->of || part->of > PARTS_MAX))
+    if (!status && part->of > PARTS_MAX)
+        return misuse("--shard: %lu parts are too many; at most %d are taken", part->of, PARTS_MAX);
+    if (!status && (!part->number || part->number > part->of))
         return misuse("--shard: there is no part %lu of %lu", part->number, part->of);
     return status;
 }
@@ -176,10 +178,14 @@ int prewarm_take_shard(struct prewarm *w, const char *text)
     bool *const mine = calloc(w->count + 1, sizeof *mine);
     for (size_t i = 0; shares && i < w->count; i++)
         shares[i] = (struct share){w, i, cost_of(w, &w->problems[i])};
+    const size_t all = w->count;
     if (shares && loads && mine)
         keep(w, shares, loads, mine, &part);
     else
         status = fail("out of memory");
+    if (!status && !w->count) /* else nothing would be printed, as if it had done its work */
+        note("nothing to do for part %lu of %lu: there are %zu layers to divide", part.number,
+             part.of, all);
     free(shares);
     free(loads);
     free(mine);
