@@ -493,7 +493,7 @@ check: setup
 	@$(MAKE) --no-print-directory sanitized
 	@python3 tests/run.py
 
-# On the GPU of this machine: exit status 77 where there is none.
+# On the GPU of this machine; the script's exit status is 77 where there is none.
 check-hw: build $(B)/tests/sim/test_sim_adders
 	@python3 tests/check_hw.py
 

@@ -159,7 +159,8 @@ def run(quern, report, scratch, layers, rows):
     first = quern("time", "--device", "hip", "--json", "--m", "1", "--rotate", "1M",
                   "wq=nf4 n=64 k=256 a=bf16")
     if first.returncode:
-        report(f"no GPU that quern can use: {first.stderr.strip()}")
+        why = json.loads(first.stderr.splitlines()[-1])["error"]
+        report(f"no GPU that quern can use: {why}")
         # a GPU that is there and does not work is a failure, not a reason to skip
         there = any(f["subject"] == "device" and f["text"].startswith("0: ") for f in found)
         return 1 if there else SKIP

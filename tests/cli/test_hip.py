@@ -357,3 +357,5 @@ def test_hardware_check(tmp_path):
     env["FAKEHIP_DEVICES"] = ","
     done = subprocess.run(check, env=env, capture_output=True, text=True)
     assert done.returncode == 77, done.stdout + done.stderr
+    # a sentence, whatever the script asked the command for
+    assert re.search(r"^no GPU that quern can use: [^{}]+$", report.read_text(), re.M)
