@@ -226,8 +226,9 @@ int bundle_inspect(const struct common *common, const char *path)
                                       "signed", k.info.has_signature, "manifest", k.info.manifest,
                                       "tuning", k.info.tuning, "layers", list));
     } else if (!status) {
-        printf("%s: %zu layers, %zu kernels, %llu bytes, serial %llu, %s\n", shown_line(path),
-               layers, k.count, (unsigned long long)k.info.bytes, (unsigned long long)k.info.serial,
+        printf("%s: %zu layer%s, %zu kernel%s, %llu bytes, serial %llu, %s\n", shown_line(path),
+               layers, layers == 1 ? "" : "s", k.count, k.count == 1 ? "" : "s",
+               (unsigned long long)k.info.bytes, (unsigned long long)k.info.serial,
                k.info.has_signature ? "signed" : "not signed");
         if (layers && !table_print(&t, 0))
             status = fail("out of memory");

@@ -203,9 +203,10 @@ static int push_cache(const struct common *common, quern_ctx *ctx, const char *d
                                     directory, "entries", (json_int_t)given, "left_out",
                                     (json_int_t)left_out, "files", (json_int_t)p.files, "bytes",
                                     (json_int_t)p.bytes, "signed", sign_key != NULL));
-    printf("%llu entries for %s, %s: %llu files of %llu bytes written, %llu entries left out\n",
-           (unsigned long long)given, shown_line(directory), sign_key ? "signed" : "unsigned",
-           (unsigned long long)p.files, (unsigned long long)p.bytes, (unsigned long long)left_out);
+    printf("%llu kernel%s for %s, %s: %llu file%s of %llu bytes written, %llu left out\n",
+           (unsigned long long)given, given == 1 ? "" : "s", shown_line(directory),
+           sign_key ? "signed" : "unsigned", (unsigned long long)p.files, p.files == 1 ? "" : "s",
+           (unsigned long long)p.bytes, (unsigned long long)left_out);
     return finish_output();
 }
 
