@@ -346,3 +346,14 @@ def test_wrong_words(quern, built, tmp_path):
     quern.refused("profile", tmp_path / "none.json", status=1, says="none.json")
     (tmp_path / "bad.json").write_text("{")
     quern.refused("profile", tmp_path / "bad.json", status=1, says="bad.json")
+
+
+def test_a_page_goes_to_where_a_link_of_the_systems_leads(quern, tmp_path):
+    """As /dev/stdout does: to a pipe, which has no path. The link stays, and no file takes its
+    place."""
+    link = tmp_path / "out"
+    link.symlink_to("/proc/self/fd/1")
+    done = quern("profile", "--target", "gfx1151", "--m", "1", "wq=nf4 n=64 k=128 a=bf16",
+                 "--html", link)  # fmt: skip
+    assert link.is_symlink() and "</html>" in done.stdout
+    assert list(tmp_path.glob("out*")) == [link]

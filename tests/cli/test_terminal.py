@@ -143,6 +143,13 @@ def test_launch_plans_and_objects(run):
     for verb in (["inspect"], ["lint"], ["inspect", "--disassemble"]):
         for more in ([], ["--json"]):
             run(*verb, bent, *more)
+    # a page shows the kernel's name, which the object and the plan agree on
+    name = WORDS.encode()[:-1].ljust(len(symbol), b"x")
+    code.write_bytes(code.read_bytes().replace(symbol, name))
+    launch = plan["launches"][0] | {"kernel": name.decode()}
+    (place / "plan.json").write_text(json.dumps(plan | {"launches": [launch]}))
+    run("profile", place / "plan.json", "--html", place / "page.html", status=0)
+    assert SHOWN_WORDS[:20] in safe((place / "page.html").read_bytes())
     for member in ("target", "problem"):
         (place / "plan.json").write_text(json.dumps(plan | {member: WORDS}))
         for verb in ("sim", "run", "inspect", "profile"):

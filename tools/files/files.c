@@ -278,16 +278,21 @@ int outputs_add(struct outputs *o, const char *path, const void *bytes, size_t s
         return fail("more than %d files to write", OUTPUTS_MAX);
     watch_signals(o);
     struct output *item = &o->items[o->count];
-    *item = (struct output){.path = realpath(path, NULL)};
-    const bool exists = item->path != NULL;
-    if (!exists)
+    /* before its path is asked for, which a pipe has not: /dev/stdout would be taken for a name
+     * that is free, and the file put in the place of that link */
+    const bool exists = !stat(path, &st);
+    if (!exists && errno != ENOENT)
+        return cannot_write(path);
+    if (exists && S_ISDIR(st.st_mode))
+        return fail("cannot write %s: it is a directory", path);
+    *item = (struct output){.path = exists && S_ISREG(st.st_mode) ? realpath(path, NULL) : NULL};
+    const bool special = exists && !item->path;
+    if (!item->path)
         item->path = strdup(path);
     if (!item->path)
         return fail("out of memory");
     o->count++;
-    if (exists && !stat(item->path, &st) && S_ISDIR(st.st_mode))
-        return fail("cannot write %s: it is a directory", path);
-    if (exists && !S_ISREG(st.st_mode))
+    if (special)
         return add_special(item, bytes, size);
 
     char *temporary = malloc(strlen(item->path) + sizeof suffix);

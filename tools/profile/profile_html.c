@@ -15,11 +15,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void escaped(FILE *f, const char *text)
+/* Writes text of anywhere, a kernel's name for one: as characters, of which none controls. */
+static void escaped(FILE *f, const char *raw)
 {
     static const char special[] = "&<>\"\t";
     static const char *const entities[] = {"&amp;", "&lt;", "&gt;", "&quot;", " "};
+    char shown[6 * 1024];
+    const char *text = shown;
 
+    quern_text_shown(QUERN_SHOWN_LINES, raw, strlen(raw), shown, sizeof shown);
     while (*text) {
         const size_t plain = strcspn(text, special);
         fwrite(text, 1, plain, f);
