@@ -15,7 +15,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 /* A target to open a context with, where none is given: the cache is the same for all. */
 static const char *any_target(const struct common *common)
