@@ -49,6 +49,9 @@ PROPERTIES = {
     "groups": [1, 3, 5],  # of a row: K is so many
     "m": [1, 2, 3, 5, 8, 13, 16, 32, 64, 130],
 }  # fmt: skip
+# Programs of tests/sim that hold a GPU to what others captured on one, or say of theirs: sums of
+# products, by captures and by the rules that give them; single instructions; reciprocals and such.
+CAPTURES = ("test_sim_adders", "test_sim_sums", "test_sim_silicon", "test_sim_trans")
 TIMED = ["wq=nf4 n=4096 k=4096 a=bf16", "wq=nf4 n=4096 k=4096 a=f16 scale=nested"]
 
 # sizes of one element of each operand's type, and how a number of ordinary size is written in it
@@ -168,13 +171,13 @@ def run(quern, report, scratch, layers, rows):
     probed = quern("probe", "--device", "hip")
     report(probed.stdout + probed.stderr)
     failed = int(probed.returncode != 0)
-    captures = quern.command.parents[1] / "tests/sim/test_sim_adders"
-    if captures.exists():  # not of an installed quern
-        done = subprocess.run([captures], env={**quern.env, "QUERN_DEVICE": "hip"},
-                              capture_output=True, text=True)
-        failed += done.returncode != 0
-        report(f"published captures of sums of products on the GPU, status {done.returncode}:\n"
-               + done.stdout + done.stderr)
+    for name in CAPTURES:
+        program = quern.command.parents[1] / "tests/sim" / name
+        if program.exists():  # not of an installed quern
+            done = subprocess.run([program], env={**quern.env, "QUERN_DEVICE": "hip"},
+                                  capture_output=True, text=True)
+            failed += done.returncode != 0
+            report(f"{name} on the GPU, status {done.returncode}:\n" + done.stdout + done.stderr)
     cases = [(p, m) for p in layers for m in (rows if "dequant" not in p else [1])]
     for problem, m in cases + (list(covering()) if layers is LAYERS else []):
         planned = quern("explain", "--target", target, "--m", m, problem)

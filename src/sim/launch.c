@@ -275,6 +275,8 @@ static void work(void *user, size_t index)
 
 /* ---- A launch -------------------------------------------------------------------------------- */
 
+#define RSRC1_FP16_OVFL (1u << 26) /* of a kernel descriptor, on all targets here */
+
 static quern_status check_launch(const quern_sim_module *m, const struct quern_sim_launch *l,
                                  struct run *run)
 {
@@ -311,6 +313,10 @@ static quern_status check_launch(const quern_sim_module *m, const struct quern_s
             "kernel %s asks for float mode 0x%02x; modelled are rounding to nearest even, f16 and "
             "f64 with denormals (0xc0, 0xf0)",
             k->name, k->rsrc1 >> 12 & 0xff);
+    FAIL_IF(k->rsrc1 & RSRC1_FP16_OVFL, QUERN_E_DEVICE,
+            "kernel %s asks that what overflows f16 or eight bits is saturated (FP16_OVFL), which "
+            "is not modelled",
+            k->name);
     run->group_count = groups;
     run->wave_count = (unsigned)((items + m->lanes - 1) / m->lanes);
     run->lds_bytes = k->lds_bytes + l->lds_bytes;

@@ -354,6 +354,9 @@ def test_hardware_check(tmp_path):
     assert text.endswith(f"ok  {LAYER}  m=9\n0 failed\n")
     assert "fakehip gfx1151" in text
     assert re.search(r"dot2_bf16_bf16 +truncates +truncates", text)
+    for name in ("adders", "sums", "silicon", "trans"):
+        if (COMMAND.parents[1] / f"tests/sim/test_sim_{name}").exists():
+            assert f"test_sim_{name} on the GPU, status 0:" in text
     env["FAKEHIP_DEVICES"] = ","
     done = subprocess.run(check, env=env, capture_output=True, text=True)
     assert done.returncode == 77, done.stdout + done.stderr

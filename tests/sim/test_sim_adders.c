@@ -13,6 +13,7 @@
 
 #include "adders/captures.h"
 #include "adders/mma_sim.h"
+#include "adders/wmma.h"
 #include "t_gpu.h"
 
 #include <math.h>
@@ -105,92 +106,6 @@ static void test_dots(void **state)
 
 /* ---- WMMA ------------------------------------------------------------------------------------ */
 
-/* 16 by 16 elements, by rows. f32 results and addends, or 16 bits of each element. */
-struct matrices {
-    uint16_t a[256], b[256];
-    uint32_t c[256], d[256];
-};
-
-struct card {
-    const char *target;
-    unsigned lanes;
-    bool gfx12;
-};
-
-static void read_matrix(const struct card *card, unsigned words, bool b, const uint16_t *from,
-                        uint32_t *to)
-{
-    for (unsigned l = 0; l < card->lanes; l++)
-        for (unsigned e = 0; e < 2 * words; e++) {
-            const unsigned k = card->gfx12 ? l / 16 * 2 * words + e : e;
-            const uint16_t bits = from[b ? k * 16 + l % 16 : l % 16 * 16 + k];
-            to[e / 2 * card->lanes + l] |= (uint32_t)bits << e % 2 * 16;
-        }
-}
-
-/* The lane, register and shift of element (i, j) of C and D, as the manuals have them. */
-static unsigned place_of(const struct card *card, bool half, unsigned i, unsigned j,
-                         unsigned *shift)
-{
-    const unsigned groups = card->lanes / 16, run = 16 / groups;
-    const unsigned group = card->gfx12 ? groups == 2 ? i / 8 : i / 8 + i / 4 % 2 * 2 : i % groups;
-    const unsigned e = card->gfx12 ? i % run : i / groups;
-    const unsigned word = half && card->gfx12 ? e / 2 : e;
-
-    *shift = half && card->gfx12 ? e % 2 * 16 : 0;
-    return word * card->lanes + j + 16 * group;
-}
-
-static void run_wmma(struct t_gpu *g, const struct card *card, bool half, struct matrices *m)
-{
-    const unsigned words = card->gfx12 ? 128 / card->lanes : 8;
-    uint32_t in[2][8 * 64] = {{0}}, c[16 * 64] = {0}, d[16 * 64];
-    const struct t_buffer buffers[] = {{in[0], sizeof in[0], QUERN_SIM_READ, "a"},
-                                       {in[1], sizeof in[1], QUERN_SIM_READ, "b"},
-                                       {c, sizeof c, QUERN_SIM_READ, "c"},
-                                       {d, sizeof d, QUERN_SIM_WRITE, "d"}};
-    unsigned shift;
-
-    read_matrix(card, words, false, m->a, in[0]);
-    read_matrix(card, words, true, m->b, in[1]);
-    for (unsigned n = 0; n < 256; n++) {
-        const unsigned at = place_of(card, half, n / 16, n % 16, &shift);
-        c[at] |= m->c[n] << shift;
-    }
-    t_gpu_run(g, &(struct t_launch){
-                     .kernel = "k", .items = {card->lanes}, .buffers = buffers, .count = 4});
-    for (unsigned n = 0; n < 256; n++) {
-        const unsigned at = place_of(card, half, n / 16, n % 16, &shift);
-        m->d[n] = half ? d[at] >> shift & 0xffff : d[at];
-    }
-}
-
-static void open_wmma(struct t_gpu *g, const struct card *card, const char *name, bool half)
-{
-    const unsigned words = card->gfx12 ? 128 / card->lanes : 8;
-    const unsigned results = 256 / card->lanes / (half && card->gfx12 ? 2 : 1);
-    char source[2048];
-
-    snprintf(
-        source, sizeof source,
-        "typedef u32 source_words __attribute__((ext_vector_type(%u)));\n"
-        "typedef u32 result_words __attribute__((ext_vector_type(%u)));\n"
-        "KERNEL k(const u32 *a, const u32 *b, const u32 *c, u32 *d)\n{\n"
-        "    const u32 l = __builtin_amdgcn_workitem_id_x();\n"
-        "    source_words x, y;\n    result_words z;\n"
-        "    for (u32 n = 0; n < %u; n++)\n"
-        "        x[n] = a[n * %u + l], y[n] = b[n * %u + l];\n"
-        "    for (u32 n = 0; n < %u; n++)\n        z[n] = c[n * %u + l];\n"
-        "    asm volatile(\"%s %%0, %%1, %%2, %%0\\n v_nop\" : \"+v\"(z) : \"v\"(x), \"v\"(y));\n"
-        "    for (u32 n = 0; n < %u; n++)\n        d[n * %u + l] = z[n];\n}\n",
-        words, results, words, card->lanes, card->lanes, results, card->lanes, name, results,
-        card->lanes);
-    load(g, card->target, card->lanes, source);
-}
-
-static const struct card cards[] = {
-    {"gfx1100", 32, false}, {"gfx1100", 64, false}, {"gfx1201", 32, true}, {"gfx1201", 64, true}};
-
 static void expect(const struct card *card, const char *what, unsigned n, uint32_t got,
                    uint32_t want)
 {
@@ -199,17 +114,19 @@ static void expect(const struct card *card, const char *what, unsigned n, uint32
                  n, got, want);
 }
 
+static const struct wmma wmma_f32[] = {{"v_wmma_f32_16x16x16_f16", NULL, 16, 16, false},
+                                       {"v_wmma_f32_16x16x16_bf16", NULL, 16, 16, false}};
+
 static void test_wmma(void **state)
 {
     (void)state;
     for (unsigned bf16 = 0; bf16 < 2; bf16++)
         for (size_t i = 2; i < COUNT(cards); i++) {
             const struct wmma_capture *const captures = bf16 ? wmma_bf16 : wmma_f16;
-            const char *const name = bf16 ? "v_wmma_f32_16x16x16_bf16" : "v_wmma_f32_16x16x16_f16";
             struct t_gpu g;
             if (!t_gpu_has(cards[i].target))
                 continue;
-            open_wmma(&g, &cards[i], name, false);
+            open_wmma(&g, &cards[i], &wmma_f32[bf16]);
             for (unsigned n = 0; n < (bf16 ? COUNT(wmma_bf16) : COUNT(wmma_f16)); n++) {
                 struct matrices m;
                 for (unsigned e = 0; e < 256; e++) {
@@ -217,9 +134,9 @@ static void test_wmma(void **state)
                     m.b[e] = captures[n].b[e / 16];
                     m.c[e] = captures[n].c;
                 }
-                run_wmma(&g, &cards[i], false, &m);
+                run_wmma(&g, &cards[i], &wmma_f32[bf16], &m);
                 for (unsigned e = 0; e < 256; e++)
-                    expect(&cards[i], name, n, m.d[e], captures[n].result[i - 2]);
+                    expect(&cards[i], wmma_f32[bf16].name, n, m.d[e], captures[n].result[i - 2]);
             }
             t_gpu_close(&g);
         }
@@ -240,27 +157,28 @@ static void test_wmma_integers(void **state)
     (void)state;
     for (unsigned bf16 = 0; bf16 < 2; bf16++)
         for (size_t i = 0; i < 2; i++) {
-            const char *const name = bf16 ? "v_wmma_f32_16x16x16_bf16" : "v_wmma_f32_16x16x16_f16";
             struct matrices m;
             struct t_gpu g;
             if (!t_gpu_has(cards[i].target))
                 continue;
-            open_wmma(&g, &cards[i], name, false);
+            open_wmma(&g, &cards[i], &wmma_f32[bf16]);
             for (int n = 0; n < 256; n++) {
                 const float c = (float)(n * 13 % 129 - 64);
                 m.a[n] = small(n * 7 % 17 - 8, bf16);
                 m.b[n] = small(n * 11 % 17 - 8, bf16);
                 memcpy(&m.c[n], &c, 4);
             }
-            run_wmma(&g, &cards[i], false, &m);
+            run_wmma(&g, &cards[i], &wmma_f32[bf16], &m);
             for (unsigned n = 0; n < COUNT(wmma_integers); n++)
-                expect(&cards[i], name, n, m.d[n], wmma_integers[n]);
+                expect(&cards[i], wmma_f32[bf16].name, n, m.d[n], wmma_integers[n]);
             t_gpu_close(&g);
         }
 }
 
 static void test_wmma_packed(void **state)
 {
+    static const struct wmma form = {"v_wmma_f16_16x16x16_f16", NULL, 16, 16, true};
+
     (void)state;
     for (size_t i = 0; i < COUNT(cards); i++) {
         struct matrices m = {{0}};
@@ -271,11 +189,10 @@ static void test_wmma_packed(void **state)
             m.c[n] = packed_c[n];
         if (!t_gpu_has(cards[i].target))
             continue;
-        open_wmma(&g, &cards[i], "v_wmma_f16_16x16x16_f16", true);
-        run_wmma(&g, &cards[i], true, &m);
+        open_wmma(&g, &cards[i], &form);
+        run_wmma(&g, &cards[i], &form, &m);
         for (unsigned n = 0; n < COUNT(packed_c); n++)
-            expect(&cards[i], "v_wmma_f16_16x16x16_f16", n, m.d[n],
-                   packed_result[i < 2 ? 0 : i - 1][n]);
+            expect(&cards[i], form.name, n, m.d[n], packed_result[i < 2 ? 0 : i - 1][n]);
         t_gpu_close(&g);
     }
 }

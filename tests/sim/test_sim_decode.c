@@ -6,6 +6,8 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include "sim/launch.h"
+#include "t_context.h"
 #include "t_gpu.h"
 
 #include <stdio.h>
@@ -85,6 +87,33 @@ static void denormals(void **state)
     volatile float tiny = 0x1p-126f;
     tiny *= 0.5f;
     assert_true(tiny == 0x1p-127f);
+}
+
+/* No number comes of a mode that is not modelled: a kernel that is started with it is refused, and
+ * one that sets it stops. */
+static void saturating_halves(void **state)
+{
+    static const char *const targets[] = {"gfx90a", "gfx942", "gfx1100", "gfx1201"};
+    uint32_t c = 0;
+    const struct t_buffer buffer = {&c, sizeof c, QUERN_SIM_WRITE, "c"};
+    const struct t_launch launch = {.kernel = "k", .items = {1}, .buffers = &buffer, .count = 1};
+
+    (void)state;
+    for (size_t n = 0; n < sizeof targets / sizeof *targets; n++) {
+        struct t_gpu g;
+        t_gpu_open(&g, targets[n], "", QUERN_CHECK_FAST, QUERN_ISA_AUTO, 0);
+        t_gpu_load(&g, "KERNEL k(u32 *c) { *c = 7; }");
+        t_gpu_run(&g, &launch);
+        assert_int_equal(c, 7);
+        g.module->object.kernels[0].rsrc1 |= 1u << 26;
+        assert_int_equal(t_gpu_try(&g, &launch), QUERN_E_DEVICE);
+        t_message_has("FP16_OVFL");
+        t_gpu_load(&g, "KERNEL k(u32 *c) { asm volatile(\"s_setreg_imm32_b32 "
+                       "hwreg(HW_REG_MODE, 23, 1), 1\"); *c = 7; }");
+        assert_int_equal(t_gpu_try(&g, &launch), QUERN_E_FAULT);
+        t_message_has("cannot be written");
+        t_gpu_close(&g);
+    }
 }
 
 /* ---- Disassemblies that make no sense -------------------------------------------------------- */
@@ -257,8 +286,11 @@ static void wrong_options(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(dual_pairs),    cmocka_unit_test(denormals),
-        cmocka_unit_test(changed_text),  cmocka_unit_test(offsets_outside_the_code),
+        cmocka_unit_test(dual_pairs),
+        cmocka_unit_test(denormals),
+        cmocka_unit_test(saturating_halves),
+        cmocka_unit_test(changed_text),
+        cmocka_unit_test(offsets_outside_the_code),
         cmocka_unit_test(wrong_options),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
