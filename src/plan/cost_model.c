@@ -190,6 +190,7 @@ bool model_estimate(struct plan *p, const struct model_counts *c)
     if (fullest % together)
         e->kernel_cycles += round_cycles(p, c, fullest % together);
     e->memory_cycles = c->memory_cycles;
+    e->vmem_cycles = (int64_t)fill.fullest * p->waves * c->trips * c->step_vmem;
     const int64_t loads = load_cycles(p, c, (int64_t)fill.fullest);
     if (e->kernel_cycles < loads)
         e->kernel_cycles = loads;
@@ -229,6 +230,20 @@ static int64_t cost(const struct plan *p)
     return cost_of(p->target, e->kernel_cycles, e->busy_cycles, e->memory_cycles);
 }
 
+/* The same between plans of one family for the same rows, which count the path to the cache alike:
+ * a compute unit is done when all its loads have gone over that, and the last has come back.
+ * Kernels for other rows or of other families, some of which do not count it, are compared without
+ * it. */
+static int64_t cost_with_vmem(const struct plan *p)
+{
+    const struct plan_estimate *const e = &p->estimate;
+    const int64_t hidden = e->memory_cycles / 100 * HIDDEN_PERCENT;
+    const int64_t least = e->kernel_cycles > hidden ? e->kernel_cycles : hidden;
+    const int64_t loads = e->vmem_cycles ? e->vmem_cycles + target_latency_cycles(p->target) : 0;
+
+    return cost(p) + (loads > least ? 8 * (loads - least) : 0);
+}
+
 /*
  * Compares a lower bound of the plan's cost, which holds for any number of waves, with the cost of
  * the worst plan in the ranking. For the bound all waves run at once and are dealt out evenly: by
@@ -258,7 +273,7 @@ bool model_beaten(const struct plan *p, const struct model_counts *c, const stru
         busy_cycles(t, parts * (c->row_slots + setup), parts * c->row_steps * c->step_matrix);
     if (!worst->estimate.fills && kernel <= c->fills_below)
         return false;
-    return cost_of(t, kernel, busy, c->memory_cycles) >= cost(worst);
+    return cost_of(t, kernel, busy, c->memory_cycles) >= cost_with_vmem(worst);
 }
 
 static bool better(const struct plan *p, const struct plan *q)
@@ -267,7 +282,7 @@ static bool better(const struct plan *p, const struct plan *q)
         return p->estimate.fills;
     if (p->estimate.streams != q->estimate.streams)
         return p->estimate.streams;
-    return cost(p) < cost(q);
+    return cost_with_vmem(p) < cost_with_vmem(q);
 }
 
 bool model_faster(const struct plan *p, const struct plan *q, int percent)

@@ -30,6 +30,8 @@ struct model_counts {
     int64_t flight_bytes;             /* bytes of weights that a wave has asked for when it waits */
     int64_t asked_bytes;  /* bytes that a workgroup asks for in one group of rows, whichever cache
                              has them; 0: not counted */
+    int64_t step_vmem;    /* cycles for which a wave's step holds its compute unit's path to the
+                             nearest cache; 0: not counted */
     int64_t waits;        /* how often all waves of a workgroup wait together for a load, in one
                              group of rows */
     int64_t flight_asked; /* with so many bytes on their way to a compute unit, loads flow and only

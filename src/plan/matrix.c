@@ -4,7 +4,11 @@
 
 #include "target/rates.h"
 
-#define WAVES_MAX 16 /* of a workgroup: each needs 1 KiB for sums at the end */
+#define LINE_BYTES 128 /* of the cache nearest to a compute unit, on CDNA 3 */
+#define WAVES_MAX  16  /* of a workgroup: each needs 1 KiB for sums at the end */
+
+/* Weights of a group, fewer of which step_vmem does not count. */
+#define GROUP_COUNTED 64
 
 /* A shape whose workgroups ask for more than so many times as many bytes of A as of weights is
  * taken only when no other shape fills the part. */
@@ -190,6 +194,31 @@ static bool shares_a(const struct plan *p)
     return a <= A_SHARE_MAX * p->rows_per_workgroup * p->problem.k / 2;
 }
 
+/*
+ * Cycles for which the loads of a step hold the path to the cache: of weights and of A, four
+ * neighbouring lanes to a row, and of scales, which lie a line apart. A lane's pieces of A are 16
+ * bytes and as far from its neighbour's as its weights are, so that with long chunks each load
+ * touches several lines of every row. A kernel of one tile of rows is not counted: it serves fewer
+ * rows as well, for which it touches fewer lines. Nor are groups of 32, most of whose loads are of
+ * scales, which this counts too roughly to choose by.
+ */
+static int64_t step_vmem(const struct plan *p, int scale_loads)
+{
+    const struct target *const t = p->target;
+    const int64_t unit = matrix_unit(p), pieces = p->matrix.chunk / 8, rows = MATRIX_TILE;
+    const int n = matrix_tiles_of_w(p), m = matrix_tiles_of_a(p);
+
+    if (!target_knows_vmem(t) || m == 1 || !scale_loads ||
+        problem_group(&p->problem) < GROUP_COUNTED)
+        return 0;
+    const uint64_t w =
+        target_vmem_cycles(t, 1, (uint64_t)(rows * model_ceil_div(unit / 2, LINE_BYTES)),
+                           p->wave_size * (uint64_t)p->matrix.chunk / 2);
+    const uint64_t a = target_vmem_cycles(
+        t, 1, (uint64_t)(rows * model_ceil_div(unit * 2, LINE_BYTES)), p->wave_size * 16);
+    return p->matrix.units * (n * (int64_t)w + m * pieces * (int64_t)a) + n * scale_loads * rows;
+}
+
 void matrix_try_waves(struct plan *p, const struct matrix_counts *shape, matrix_share_fn share,
                       struct model_ranking *ranking)
 {
@@ -198,6 +227,7 @@ void matrix_try_waves(struct plan *p, const struct matrix_counts *shape, matrix_
                                .step_matrix =
                                    (uint32_t)(matrix_products_of_step(p) * shape->cycles),
                                .row_steps = p->problem.k / matrix_step(p),
+                               .step_vmem = step_vmem(p, shape->loads),
                                .row_grain = MATRIX_TILE,
                                .flight_bytes = (int64_t)p->matrix.rows * matrix_step(p) / 2,
                                .memory_cycles = model_memory_cycles(p, shape->weight_bytes)};

@@ -97,7 +97,9 @@ int64_t matrix_staged_bytes(const struct plan *p);
 struct matrix_counts {
     int body; /* instructions of a step, without those of the loop */
     uint32_t vgprs;
-    int cycles;           /* of a matrix instruction */
+    int cycles; /* of a matrix instruction */
+    int loads;  /* of scales and zero points in a step, for each tile of W; 0: what loads cost the
+                             path to the cache is left out */
     int64_t weight_bytes; /* codes, scales and zero points */
 };
 /* Sets a plan's bytes of LDS, and the counts of what a workgroup makes once for all its waves;

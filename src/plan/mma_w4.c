@@ -62,6 +62,7 @@ static struct matrix_counts shape_of(const struct plan *p, int cycles)
     return (struct matrix_counts){.body = body_slots(p),
                                   .vgprs = vgprs(p),
                                   .cycles = cycles,
+                                  .loads = matrix_spans(p),
                                   .weight_bytes = q->n * q->k / 2 +
                                                   q->n * (q->k / problem_group(q)) * scale_bytes};
 }

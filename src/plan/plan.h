@@ -107,7 +107,9 @@ struct plan_estimate {
     int64_t bytes_in_flight; /* of weights that a compute unit waits for when all its waves do */
     int64_t kernel_cycles; /* of the fullest compute unit: instructions issued, loads waited for */
     int64_t memory_cycles; /* every operand once, at the part's bandwidth */
-    int64_t busy_cycles;   /* of all SIMDs together: instructions issued, matrix units at work */
+    int64_t vmem_cycles; /* for which the fullest compute unit's path to its nearest cache is busy;
+                              0: not counted */
+    int64_t busy_cycles; /* of all SIMDs together: instructions issued, matrix units at work */
 };
 
 /* A kernel: what all plans have, and the shape that its family gave it. */

@@ -205,6 +205,31 @@ static void test_least_time_is_chosen(void **state)
         }
 }
 
+/* On CDNA matrix kernels of more than 16 rows count what their loads cost the way to the cache:
+ * with 16 weights to a load, four lanes' pieces of A fill a line, with 32 they touch two of every
+ * row. With up to 16 rows, on RDNA, whose way is not known, and where that would take more
+ * instructions than a kernel may, it does not count. */
+static void test_whole_lines_of_a(void **state)
+{
+    static const struct {
+        const char *target;
+        int m, chunk; /* weights of a load; 0: any */
+    } cases[] = {{"gfx90a", 16, 32}, {"gfx90a", 32, 32}, {"gfx90a", 64, 16}, {"gfx942", 16, 32},
+                 {"gfx942", 32, 32}, {"gfx942", 64, 16}, {"gfx950", 16, 32}, {"gfx950", 32, 16},
+                 {"gfx950", 64, 16}, {"gfx1201", 64, 0}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct plan_set set;
+        make("wq=int4 n=4096 k=4096 a=bf16", cases[i].target, &set);
+        const struct plan *const p = plan_for(&set, cases[i].m);
+        assert_ptr_equal(p->family, &family_mma_int4);
+        assert_int_equal(p->estimate.vmem_cycles > 0, cases[i].chunk == 16);
+        if (cases[i].chunk)
+            assert_int_equal(p->matrix.chunk, cases[i].chunk);
+    }
+}
+
 /* Of a covered set a launch looks up what the model said: the same launches, up to what rows of one
  * cell differ in, though the estimates are gone. */
 static void test_launches_ask_no_model(void **state)
@@ -998,6 +1023,7 @@ int main(void)
         cmocka_unit_test(test_every_m_is_covered_once),
         cmocka_unit_test(test_kernels_follow_each_other),
         cmocka_unit_test(test_least_time_is_chosen),
+        cmocka_unit_test(test_whole_lines_of_a),
         cmocka_unit_test(test_launches_ask_no_model),
         cmocka_unit_test(test_finer_tiles),
         cmocka_unit_test(test_matrix_units),
