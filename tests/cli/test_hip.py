@@ -339,6 +339,18 @@ def test_bad_facts(quern, tmp_path):
     assert {"mfma_lanes", "xcd_order"} <= named and "wmma_lanes" not in named
 
 
+def test_run_takes_the_kernels_of_build(tmp_path, monkeypatch):
+    """Two slices of 64 rows and two rows more, which an op for fewer rows gives to another kernel:
+    the hardware check compares the bits of the same kernels."""
+    monkeypatch.syspath_prepend(TOP / "tests")
+    import check_hw
+    for name, value in {**GPU, "FAKEHIP_DEVICES": "gfx942/silicon"}.items():
+        monkeypatch.setenv(name, value)
+    assert check_hw.compare(check_hw.Quern(COMMAND, tmp_path),
+                            "wq=int4 n=64 k=768 a=bf16 c=f32 group=256", 130, "gfx942",
+                            tmp_path) is None
+
+
 def test_hardware_check(tmp_path):
     """The software GPU stands for the hardware: all answers are the same, and a report is left."""
     if "release" not in COMMAND.parts:

@@ -78,10 +78,12 @@ static int place_workspace(struct run *r, size_t bytes, struct quern_args *args)
     return EXIT_OK;
 }
 
-/* Creates the op. Where its kernels may not be compiled base kernels answer, if there are some. */
+/* Creates the op for these rows alone, by the kernels that `quern build` and `quern explain` show
+ * of them: an op for fewer rows as well may give the rest of a slice to another kernel. Where its
+ * kernels may not be compiled base kernels answer, if there are some. */
 static quern_status create(struct run *r)
 {
-    const quern_status e = quern_op_create(r->ctx, &r->problem, r->m, &r->op);
+    const quern_status e = quern_op_create_range(r->ctx, &r->problem, r->m, r->m, &r->op);
 
     if (e != QUERN_E_WOULD_COMPILE)
         return e;
@@ -90,7 +92,7 @@ static quern_status create(struct run *r)
              "compiling is off");
         return QUERN_OK;
     }
-    return quern_op_create(r->ctx, &r->problem, r->m, &r->op); /* for its message */
+    return quern_op_create_range(r->ctx, &r->problem, r->m, r->m, &r->op); /* for its message */
 }
 
 static int launch(struct run *r)
