@@ -498,8 +498,9 @@ static void test_refused(void **state)
     t_message_has("quern_op_block_rows");
     assert_int_equal(quern_quantize(&p, (const float[]){0}, made, &count), QUERN_E_PROBLEM);
     t_message_has("expert by expert");
-    const struct quern_problem far = t_problem("op=moe wq=nf4 n=64 k=64 a=f16 layout=tileN experts=8 "
-                                               "top_k=2");
+    const struct quern_problem far =
+        t_problem("op=moe wq=nf4 n=64 k=64 a=f16 layout=tileN experts=8 "
+                  "top_k=2");
     assert_int_equal(plan_make(&far, target_named("sm_90"), &set), QUERN_E_DECLINED);
     t_message_has("layout=bnb");
 }
