@@ -47,7 +47,8 @@ bool problem_has_experts(const struct quern_problem *p);
 int64_t problem_group(const struct quern_problem *p);
 
 /* With scale=block128 so many rows of W, and columns, share a scale, and so many columns of a row
- * of A in fp8. problem_scale_blocks: how many blocks cover n rows or columns; the last may be smaller. */
+ * of A in fp8. problem_scale_blocks: how many blocks cover n rows or columns; the last may be
+ * smaller. */
 #define PROBLEM_BLOCK 128
 static inline int64_t problem_scale_blocks(int64_t n)
 {

@@ -171,8 +171,8 @@ static inline uint64_t quant_random_at(uint64_t seed, uint64_t index)
  * experts of unused blocks -1; a choice of no expert 0…experts-1 is in no block. quant_random_ids
  * is what quant_random does for op=moe_align: each token's experts differ, but one choice in 16 is
  * no expert's. The other two are what quant_reference and quant_random do for op=moe, by what they
- * do for each expert's op=gemm (`of_expert`): y[m·top_k, N] is NaN in rows that no block names. They
- * block. QUERN_E_MEMORY.
+ * do for each expert's op=gemm (`of_expert`): y[m·top_k, N] is NaN in rows that no block names.
+ * They block. QUERN_E_MEMORY.
  */
 void quant_moe_align(const struct quern_problem *problem, int64_t m, const int32_t *topk_ids,
                      int32_t *rows, int32_t *experts, int32_t *rows_used);

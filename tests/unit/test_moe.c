@@ -3,9 +3,9 @@
  * Mixtures of experts (op=moe): every family's kernels against the double reference in full
  * checking mode, over formats, tokens, experts and choices; the reference against products of plain
  * layers; blocks that name no expert, slots that name no choice, whatever a host puts there;
- * experts without rows; row weights; how large blocks are; stacks of weights beyond 4 GiB. One run in 29
- * here, one in 211 under a sanitizer; all in test_moe_long.c. This file is long because most of its
- * tests need a whole layer, which they share.
+ * experts without rows; row weights; how large blocks are; stacks of weights beyond 4 GiB. One run
+ * in 29 here, one in 211 under a sanitizer; all in test_moe_long.c. This file is long because most
+ * of its tests need a whole layer, which they share.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -204,8 +204,8 @@ static struct prewarm_problem *keep_impossible(struct prewarm *w, const char *na
 }
 
 /* Chooses how a layer's experts are made, all in one launch or as single GEMMs, whose problems are
- * `moe` and `single`. Where it is single GEMMs because one launch does not go, `reason` is why; else
- * "". What goes neither way is left as op=moe, so that the report has that one's reason. */
+ * `moe` and `single`. Where it is single GEMMs because one launch does not go, `reason` is why;
+ * else "". What goes neither way is left as op=moe, so that the report has that one's reason. */
 static bool choose_moe(const struct prewarm *w, const struct model_layer *layer, const char *moe,
                        const char *single, char reason[512])
 {
