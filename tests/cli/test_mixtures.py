@@ -292,13 +292,18 @@ def test_experts_that_no_launch_does(quern, tmp_path):
     # each expert's columns in an order of their own
     layers, said = left(experts(gptq, MIXTRAL, g_idx=SHUFFLED), "mixtral")
     assert len(layers) == 9 and all(layer["act_order"] for layer in layers.values())
-    # DeepSeek-V3: named as what it is
-    block = {name: tensor for e in range(3) for leaf in QWEN[1:] for name, tensor in {
-        f"model.layers.3.mlp.experts.{e}.{leaf}.weight": ("F8_E4M3", [N, K]),
-        f"model.layers.3.mlp.experts.{e}.{leaf}.weight_scale_inv": ("F32", [1, 2])}.items()}
-    layers, said = left(block, "deepseek_v3")
-    assert len(layers) == 9 and "3 matrices" in said
-    assert all("a scale for each block" in layer["reason"] for layer in layers.values())
+    # DeepSeek-V3: gate and up are one matrix where no block of 128 rows would be of both
+    def block(n):
+        return {name: tensor for e in range(3) for leaf in QWEN[1:] for name, tensor in {
+            f"model.layers.3.mlp.experts.{e}.{leaf}.weight": ("F8_E4M3", [n, K]),
+            f"model.layers.3.mlp.experts.{e}.{leaf}.weight_scale_inv":
+                ("F32", [-(-n // 128), -(-K // 128)])}.items()}
+    layers, said = left(block(N), "deepseek_v3")
+    assert layers.keys() == {"gate_proj", "up_proj", "down_proj"}
+    assert all("scale=block128" in layer["problem"] for layer in layers.values())
+    layers, said = left(block(256), "deepseek_v3")
+    assert layers.keys() == {"gate_proj+up_proj", "down_proj"}
+    assert "n=512 " in layers["gate_proj+up_proj"]["problem"]
     # a config.json that is wrong
     (tmp_path / "config.json").write_text(json.dumps({**MIXTURES["mixtral"],
                                                       "num_experts_per_tok": 4}))

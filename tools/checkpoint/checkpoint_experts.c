@@ -121,11 +121,12 @@ static bool is_whole(const struct stacking *s, const struct group *g)
 }
 
 /* Whether gate's and up's tensors, one behind the other, are those of one matrix: not where a
- * matrix has a scale or an offset of its own. */
+ * matrix has a scale or an offset of its own, nor where a block of 128 rows would be of both. */
 static bool can_join(const struct quern_problem *p)
 {
     return p->wq == QUERN_W_NONE || p->scale == QUERN_SCALE_F32 || p->scale == QUERN_SCALE_F16 ||
-           p->scale == QUERN_SCALE_BF16 || p->scale == QUERN_SCALE_E8M0;
+           p->scale == QUERN_SCALE_BF16 || p->scale == QUERN_SCALE_E8M0 ||
+           (p->scale == QUERN_SCALE_BLOCK128 && p->n % 128 == 0);
 }
 
 static void join(struct stacking *s, struct group *gate)
