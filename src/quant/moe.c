@@ -232,6 +232,15 @@ quern_status quant_random_moe(const struct quern_problem *p, int64_t m, uint64_t
         if (e)
             own.a = own.a_scale = own.code = NULL;
         TRY(of_expert(&one, m, quant_random_at(seed, (uint64_t)e), &own));
+        /* what has one value for a layer differs from expert to expert: a kernel that takes another
+         * expert's is seen */
+        const float factor =
+            (float)(quant_random_at(~seed, (uint64_t)choices + (uint64_t)e) >> 40) * 0x1p-24f +
+            0.5f;
+        if (own.offset)
+            *(float *)own.offset *= factor;
+        if (own.b_scale && one.scale == QUERN_SCALE_TENSOR)
+            *(float *)own.b_scale *= factor;
     }
     for (int64_t i = 0; i < choices && out->routing; i++)
         ((float *)out->routing)[i] =

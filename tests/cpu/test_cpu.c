@@ -464,7 +464,7 @@ static const struct fault {
     {&ring_moe, "scales += (expert) * ((u64)N * BLOCKS)\ntypedef u8", "scales += 0\ntypedef u8",
      NULL},
     {&ring_moe, "bias += expert * (u64)N", "bias += 0", NULL},
-    {&ring_moe, "(C_ROW(i) < m)", "true", "operand c"},
+    {&ring_moe, "(C_ROW(i) < m)", "true", "operand routing"},
     {&ring_moe, "(smaller(C_ROW(i), m - 1) /", "(C_ROW(i) /", "operand a"},
     {&ring_moe, "((value) * (routing", "((value) + (routing", NULL},
     {&lane_moe, "b += expert * (u64)(", "b += 0 * (u64)(", NULL},
