@@ -103,6 +103,6 @@ def test_manifest(quern, operands):
     record = path / "layers.txt"
     done = quern("run", "--target", "gfx1151", "--m", "50", PROBLEM, *files(path),
                  env={"QUERN_RECORD": str(record)})
-    assert record.read_text() == f"target=gfx1151 m=1-50 {PROBLEM}\n"
+    assert record.read_text() == f"target=gfx1151 m=50-50 {PROBLEM}\n"
     done = quern("prewarm", "--manifest", record, "--verify", "--json")
     assert "moe_align" in done.stdout and "inf" not in done.stdout.lower()
