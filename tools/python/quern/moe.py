@@ -30,7 +30,8 @@ class MoE:
         """Of weights that are quantised: problems, and for each its operands by the names of
         docs/formats.md. Operands on the context's GPU (torch tensors, DLPack, Buffers, addresses)
         are used where they are; numpy arrays are copied there. `m_max` (tokens): kernels are made
-        for up to so many, and serve more too."""
+        for up to so many, and serve more as far as blocks have the same size; a call with more
+        than that raises."""
         _check_fit(native.parse(gate_up), native.parse(down))
         self.context, self.m_max = context, m_max
         self.gate_up = Product(context, gate_up, gate_up_operands, m_max)
