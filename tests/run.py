@@ -41,8 +41,8 @@ LONG_FACTOR = 4
 # of the time on two cores. Of kernels test_mma and test_dispatch are left.
 LEFT_OUT_BY_QUICK = ("test_bnb", "test_covering", "test_differential", "test_encoder",
                      "test_experts", "test_foreign", "test_install", "test_int4",
-                     "test_kernel_table", "test_mixture", "test_package", "test_round_trip",
-                     "test_skinny", "test_tile")
+                     "test_kernel_table", "test_mixture", "test_mixture_torch", "test_package",
+                     "test_round_trip", "test_skinny", "test_tile")
 QUICK_HELP = f"""the release build only, in under three minutes on two cores; left out are
 sanitizers, test_*_long files, tests/fault (calls that fail, kills, crowds of processes) and
 {", ".join(LEFT_OUT_BY_QUICK)}:

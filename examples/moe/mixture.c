@@ -24,9 +24,10 @@ struct mixture {
     quern_ctx *ctx;
     size_t tokens, choices, hidden, expert_wide;
     struct product up, down;
+    quern_op *aligner; /* puts choices into blocks on the device; null: the CPU does it */
     struct mixture_blocks blocks;
     quern_buffer *x, *h, *y; /* y: a row for each choice */
-    quern_buffer *rows, *experts, *rows_used, *routing;
+    quern_buffer *topk_ids, *rows, *experts, *rows_used, *routing;
     int32_t *host_rows, *host_experts;
     float *host_h, *host_y;
 };
@@ -83,6 +84,20 @@ static void make_op(struct mixture *m, struct product *p, size_t n, size_t k, si
     check(quern_op_block_rows(p->op, (int64_t)rows, &p->problem.block_rows), "sizing blocks");
 }
 
+/* The op that puts choices into blocks of the size that both products have. */
+static void make_aligner(struct mixture *m)
+{
+    struct quern_problem problem = QUERN_INIT(struct quern_problem);
+
+    problem.op = QUERN_OP_MOE_ALIGN;
+    problem.experts = EXPERTS;
+    problem.top_k = TOP_K;
+    problem.block_rows = m->blocks.rows;
+    const quern_status status = quern_op_create(m->ctx, &problem, (int64_t)m->tokens, &m->aligner);
+    if (status != QUERN_E_DECLINED) /* as on targets that have no such kernel */
+        check(status, "making the kernel of blocks");
+}
+
 /* An expert has some of the rows of `up`, which lie together, with their biases: the stack is the
  * matrix as it is. Of `down` it has columns, which have to be put together; and as each token's
  * results are summed, one expert alone has the bias. */
@@ -122,6 +137,7 @@ struct mixture *mixture_make(quern_ctx *ctx, const struct feed_forward *f, size_
     if (m->blocks.rows != m->down.problem.block_rows)
         fail("blocks of %d rows for the first product, of %d for the second", m->blocks.rows,
              m->down.problem.block_rows);
+    make_aligner(m);
     split(m, f);
 
     check(quern_moe_slots(&m->up.problem, (int64_t)tokens, &m->blocks.slots), "counting slots");
@@ -133,6 +149,7 @@ struct mixture *mixture_make(quern_ctx *ctx, const struct feed_forward *f, size_
     m->x = place(m, NULL, tokens * f->hidden * sizeof(float), "x");
     m->h = place(m, NULL, choices * wide * sizeof(float), "h");
     m->y = place(m, NULL, choices * f->hidden * sizeof(float), "y");
+    m->topk_ids = place(m, NULL, choices * sizeof(int32_t), "topk_ids");
     m->rows = place(m, NULL, slots * sizeof *m->host_rows, "rows");
     m->experts = place(m, NULL, blocks * sizeof *m->host_experts, "experts");
     m->rows_used = place(m, NULL, sizeof(int32_t), "rows_used");
@@ -150,13 +167,14 @@ static void free_product(struct product *p)
 
 void mixture_free(struct mixture *m)
 {
-    quern_buffer *const buffers[] = {m->x,       m->h,         m->y,      m->rows,
-                                     m->experts, m->rows_used, m->routing};
+    quern_buffer *const buffers[] = {m->x,    m->h,       m->y,         m->topk_ids,
+                                     m->rows, m->experts, m->rows_used, m->routing};
 
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         quern_buffer_destroy(buffers[i]);
     free_product(&m->up);
     free_product(&m->down);
+    quern_op_release(m->aligner);
     free(m->host_rows);
     free(m->host_experts);
     free(m->host_h);
@@ -171,9 +189,25 @@ struct mixture_blocks mixture_blocks(const struct mixture *m)
 
 /* ---- A batch --------------------------------------------------------------------------------- */
 
-/* Puts choices into blocks, on the CPU. A host whose ids are on the GPU does it there, as vLLM's
- * moe_align_block_size does, and passes what that wrote. */
+/* Puts choices into blocks on the device, as vLLM's moe_align_block_size does. A host whose ids are
+ * there already does no more than launch, and waits for nothing. */
 static void align(struct mixture *m, const int32_t *topk_ids)
+{
+    struct quern_args args = QUERN_INIT(struct quern_args);
+
+    check(quern_buffer_write(m->topk_ids, topk_ids, m->choices * sizeof *topk_ids), "copying");
+    args.topk_ids = quern_buffer_address(m->topk_ids);
+    args.rows = quern_buffer_address(m->rows);
+    args.experts = quern_buffer_address(m->experts);
+    args.rows_used = quern_buffer_address(m->rows_used);
+    check(quern_op_launch(m->aligner, &args, (int64_t)m->tokens, NULL), "launching");
+    /* for mixture_blocks alone: the products find it on the device */
+    check(quern_buffer_read(m->rows_used, &m->blocks.slots_used, sizeof m->blocks.slots_used),
+          "copying");
+}
+
+/* The same on the CPU. */
+static void align_on_cpu(struct mixture *m, const int32_t *topk_ids)
 {
     const size_t slots = (size_t)m->blocks.slots, blocks = slots / (size_t)m->blocks.rows;
     int32_t used;
@@ -211,7 +245,10 @@ void mixture_apply(struct mixture *m, const float *x, const int32_t *topk_ids,
 {
     const size_t h_count = m->choices * m->expert_wide, y_count = m->choices * m->hidden;
 
-    align(m, topk_ids);
+    if (m->aligner)
+        align(m, topk_ids);
+    else
+        align_on_cpu(m, topk_ids);
     check(quern_buffer_write(m->x, x, m->tokens * m->hidden * sizeof *x), "copying");
     check(quern_buffer_write(m->routing, topk_weights, m->choices * sizeof *topk_weights),
           "copying");

@@ -113,6 +113,16 @@ def test_a_small_layer(run, small):
         assert verdict(done)[4] == ("not good" if status else "good")
 
 
+def test_blocks_are_made_on_the_device(run, small, tmp_path):
+    """By an op of its own, beside those of the two products."""
+    done = run(small, QUERN_RECORD=str(tmp_path / "layers.txt"))
+    assert done.returncode == 0, done
+    rows = re.search(r"in blocks of (\d+)", done.stdout)[1]
+    layers = (tmp_path / "layers.txt").read_text()
+    assert f"op=moe_align experts=8 top_k=8 block_rows={rows}" in layers, layers
+    assert len(re.findall(r"op=moe ", layers)) == 2
+
+
 @pytest.mark.skipif(not FAKEHIP.is_dir(), reason="no HIP headers to make it from")
 def test_on_a_gpu(run, small):
     gpu = {"LD_LIBRARY_PATH": str(FAKEHIP), "FAKEHIP_DEVICES": "gfx1151", "QUERN_DEVICE": "hip"}

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """What the package uses of torch, on the memory of a HIP runtime given to `install`: tests with it
-run the package's way of calling, and show nothing about torch itself."""
+run the package's way of calling, and show nothing about torch itself. What torch has a kernel for
+is a function of the host's on the stream, which the runtime captures like any launch; what waits in
+torch is a call that waits here, and breaks a capture."""
 
 import ctypes
 import math
@@ -10,7 +12,8 @@ import types
 import numpy as np
 
 STORAGE = {"torch.float32": np.float32, "torch.float16": np.float16, "torch.bfloat16": np.uint16,
-           "torch.uint8": np.uint8, "torch.int32": np.int32, "torch.int64": np.int64}
+           "torch.uint8": np.uint8, "torch.int8": np.int8, "torch.int16": np.int16,
+           "torch.int32": np.int32, "torch.int64": np.int64}
 
 
 def install(hip):
@@ -25,6 +28,20 @@ def install(hip):
     for name in STORAGE:
         setattr(torch, name.partition(".")[2], DType(name))
 
+    function_type, kept = ctypes.CFUNCTYPE(None, ctypes.c_void_p), []
+    hip.fakehip_host.restype = ctypes.c_void_p
+
+    def on_stream(compute, result, *inputs):
+        """Puts result[...] = compute(*inputs) on the stream, of tensors' memory as arrays."""
+        arrays = [tensor.memory() for tensor in (result, *inputs)]
+
+        def run(_):
+            arrays[0][...] = compute(*arrays[1:])
+
+        kept.append(function_type(run))
+        assert hip.hipLaunchHostFunc(stream, kept[-1], None) == 0
+        return result
+
     class Tensor:
         """Packed, on GPU 0."""
 
@@ -36,7 +53,11 @@ def install(hip):
             if address is None:
                 pointer = ctypes.c_void_p()
                 size = ctypes.c_size_t(max(1, self.numel() * self.element_size()))
+                # as torch's allocator, which gives memory while a stream is being captured
+                mode = ctypes.c_int(2)
+                assert hip.hipThreadExchangeStreamCaptureMode(ctypes.byref(mode)) == 0
                 assert hip.hipMalloc(ctypes.byref(pointer), size) == 0
+                assert hip.hipThreadExchangeStreamCaptureMode(ctypes.byref(mode)) == 0
                 address = pointer.value
             self.address = None
             del self.address  # unlike a quern.Buffer it has none
@@ -67,16 +88,28 @@ def install(hip):
             """To a type; a device is GPU 0 again."""
             for dtype in what:
                 if isinstance(dtype, DType) and dtype != self.dtype:
-                    return torch.as_gpu(self.array(), dtype)
+                    return on_stream(lambda own: own.astype(STORAGE[str(dtype)]),
+                                     Tensor(self.shape, dtype), self)
             return self
+
+        def clamp(self, low, high):
+            return on_stream(lambda own: own.clip(low, high), Tensor(self.shape, self.dtype), self)
 
         def view(self, *shape):
             shape = shape[0] if isinstance(shape[0], tuple) else shape
             return Tensor(shape, self.dtype, self._address)
 
         def sum(self, axis, dtype):
-            assert hip.hipStreamSynchronize(stream) == 0  # torch's own would be on it
-            return torch.as_gpu(self.array().astype(STORAGE[str(dtype)]).sum(axis), dtype)
+            shape = self.shape[:axis] + self.shape[axis + 1:]
+            return on_stream(lambda own: own.astype(STORAGE[str(dtype)]).sum(axis),
+                             Tensor(shape, dtype), self)
+
+        def memory(self):
+            """Where the host finds it, as an array."""
+            nbytes = self.numel() * self.element_size()
+            host = hip.fakehip_host(ctypes.c_void_p(self._address), ctypes.c_size_t(nbytes))
+            return np.frombuffer((ctypes.c_uint8 * nbytes).from_address(host),
+                                 STORAGE[str(self.dtype)]).reshape(self.shape)
 
         def array(self):
             out = np.empty(self.shape, STORAGE[str(self.dtype)])
@@ -116,9 +149,9 @@ def install(hip):
         kind.__module__, kind.__name__, kind.__qualname__ = "torch", "Tensor", "Tensor"
     torch.Tensor = Tensor
     torch.empty = lambda shape, dtype, device=None: Tensor(shape, dtype)
-    torch.zeros = lambda shape, dtype, device=None: Tensor(shape, dtype).fill(
-        np.zeros(shape, STORAGE[str(dtype)]))
+    torch.zeros = lambda shape, dtype, device=None: on_stream(lambda: 0, Tensor(shape, dtype))
     torch.from_numpy = OnCpu
+    torch.from_dlpack = lambda value: value.tensor
     torch.as_gpu = lambda array, dtype: Tensor(np.shape(array), dtype).fill(array)
 
     class Device:

@@ -3,7 +3,6 @@
 
 import copy
 import ctypes
-import importlib.util
 import pickle
 import re
 import sys
@@ -11,56 +10,7 @@ import sys
 import numpy as np
 import pytest
 from conftest import close, rows
-
-E, T, I, K = 4, 2, 64, 128  # experts, choices of a token, intermediate, hidden
-
-
-def stacks(seed=1):
-    """gate_up and down of a layer."""
-    random = np.random.default_rng(seed)
-    return (random.normal(0, 0.1, (E, 2 * I, K)).astype(np.float32),
-            random.normal(0, 0.1, (E, K, I)).astype(np.float32))
-
-
-def choices(m, seed=2):
-    """What a router gives: different experts for each token, and weights."""
-    random = np.random.default_rng(seed)
-    ids = np.stack([random.permutation(E)[:T] for _ in range(m)]).astype(np.int64)
-    return ids, random.uniform(0.1, 1, (m, T)).astype(np.float32)
-
-
-def weights_of(quern, moe):
-    """The exact weights of a layer, and its biases."""
-    found = []
-    for name, product in (("gate_up", moe.gate_up), ("down", moe.down)):
-        arrays = {key.partition(".")[2]: array for key, array in moe.arrays().items()
-                  if key.startswith(name)}
-        bias = arrays.pop("bias", np.zeros((E, product.op.n), np.float32))
-        if bias.dtype == np.uint16:
-            bias = (bias.astype(np.uint32) << 16).view(np.float32)
-        found += [quern.dequantize(product.op.problem, arrays).astype(np.float64),
-                  bias.astype(np.float64)]
-    return found
-
-
-def reference(exact, x, ids, weights, act="silu_mul", glu="halves"):
-    """The layer in double precision, token by token."""
-    gate_up, gate_up_bias, down, down_bias = exact
-    y = np.zeros((len(x), down.shape[1]))
-    for t, j in np.ndindex(*ids.shape):
-        e = ids[t, j]
-        if not 0 <= e < len(down):
-            continue
-        h = gate_up[e] @ x[t] + gate_up_bias[e]
-        g, u = np.split(h, 2) if glu == "halves" else (h[::2], h[1::2])
-        if act == "silu_mul":
-            h = g / (1 + np.exp(-g)) * u
-        else:
-            g = np.minimum(g, 7)
-            h = g / (1 + np.exp(-1.702 * g)) * (np.clip(u, -7, 7) + 1)
-        y[t] += weights[t, j] * (down[e] @ h + down_bias[e])
-    return y
-
+from small_mixture import E, I, K, T, choices, reference, stacks, weights_of
 
 # ---- Op ----------------------------------------------------------------------------------------
 
@@ -128,6 +78,42 @@ def test_what_cannot_be_aligned(quern, sim):
     assert dense.block_rows(1) == 0
     with pytest.raises(ValueError, match="has no experts; expected op=moe"):
         dense.align(np.zeros((1, 2), int))
+
+
+def test_the_aligner_of_an_op(quern, ctx):
+    """The same integers as the CPU's, by a launch; one op for all rows with blocks of a size."""
+    op = ctx.op(f"op=moe wq=nf4 n=48 k=128 a=f16 experts={E} top_k={T}", m_max=40)
+    for m in (1, 5, 40):
+        ids = choices(m)[0].astype(np.int32)
+        ids[m // 2, 0] = E
+        aligner = op.aligner(m)
+        assert aligner is op.aligner(m)
+        assert aligner.problem == (f"op=moe_align experts={E} top_k={T} "
+                                   f"block_rows={op.block_rows(m)}")
+        lists = dict(zip(("rows", "experts", "rows_used"), op.align(ids)))
+        written = {name: ctx.buffer(array.nbytes) for name, array in lists.items()}
+        given = ctx.buffer(ids)
+        aligner.launch(m=m, topk_ids=given, **written)
+        for name, array in lists.items():
+            assert np.array_equal(written[name].read(np.int32, array.shape), array), name
+    assert op.aligner(32769) is None  # 65,538 choices
+    with pytest.raises(TypeError, match="topk_ids has elements of int64; expected i32"):
+        aligner.launch(m=m, topk_ids=ctx.buffer(ids.astype(np.int64)), **written)
+    with pytest.raises(ValueError, match=r"topk_ids has 320 bytes; 328 are needed for m=41"):
+        aligner.launch(m=m + 1, topk_ids=given, **written)
+    with pytest.raises(ValueError, match="op=moe_align.* has no experts; expected op=moe"):
+        aligner.aligner(1)
+
+
+def test_an_aligner_is_not_made_in_a_capture(quern, gpu, hip):
+    op = gpu.op(f"op=moe wq=nf4 n=48 k=128 a=f16 experts={E + 1} top_k={T}", m_max=1)
+    stream, graph = ctypes.c_void_p(), ctypes.c_void_p()
+    assert hip.hipStreamCreate(ctypes.byref(stream)) == 0
+    assert hip.hipStreamBeginCapture(stream, 0) == 0
+    with pytest.raises(quern.Error, match="the stream is being captured"):
+        op.aligner(1, stream.value)
+    assert hip.hipStreamEndCapture(stream, ctypes.byref(graph)) == 0
+    assert op.aligner(1, stream.value) is op.aligner(1)
 
 
 def test_stacks_are_quantised_expert_by_expert(quern):
@@ -340,53 +326,3 @@ def test_a_graph_serves_every_routing(quern, gpu, hip):
         y = c.read(np.float16, (m, T, K)).astype(np.float64)
         assert close(y.sum(1), reference(exact, x.astype(np.float64), ids, weights))
     assert hip.hipGraphExecDestroy(replay) == 0
-
-
-# ---- torch -------------------------------------------------------------------------------------
-
-
-def test_torch_tensors_on_the_gpu(quern, gpu, hip):
-    """With a stand-in for torch: the layer's own tensors are used where they are, on torch's
-    stream, through the operator."""
-    if importlib.util.find_spec("torch"):
-        pytest.skip("torch itself is here")
-    import stand_in_torch
-    torch = stand_in_torch.install(hip)
-    try:
-        moe = quern.MoE.quantize(gpu, *stacks(), top_k=T, a="f16", m_max=4)  # quern's own memory
-        exact = weights_of(quern, moe)
-        x = rows(5, K).astype(np.float16)
-        ids, weights = choices(5)
-        ids[2, 1] = -1
-        there = (torch.as_gpu(x.reshape(1, 5, K), torch.float16),
-                 torch.as_gpu(ids.reshape(1, 5, T), torch.int64),
-                 torch.as_gpu(weights.reshape(1, 5, T), torch.float32))
-        y = moe(*there)
-        assert hip.hipStreamSynchronize(torch.stream) == 0
-        want = reference(exact, x.astype(np.float64), ids, weights)
-        assert y.shape == (1, 5, K) and y.dtype == torch.float16
-        assert close(y.array().reshape(5, K), want)
-        dtypes = {"b": torch.uint8}
-        on_gpu = [{name: torch.as_gpu(array, dtypes.get(name, torch.float32))
-                   for name, array in product.arrays().items()}
-                  for product in (moe.gate_up, moe.down)]
-        other = quern.MoE(gpu, moe.gate_up.op.problem, on_gpu[0], moe.down.op.problem, on_gpu[1])
-        z = other(*there)
-        assert hip.hipStreamSynchronize(torch.stream) == 0
-        assert other.registered and np.array_equal(z.array(), y.array())
-        assert other.gate_up.operands["b"].data_ptr() == on_gpu[0]["b"].data_ptr()
-        unweighted = other(there[0], ids.reshape(1, 5, T), None)  # ids of the host's
-        assert hip.hipStreamSynchronize(torch.stream) == 0
-        assert close(unweighted.array().reshape(5, K),
-                     reference(exact, x.astype(np.float64), ids, np.ones((5, T))))
-        torch_ops = sys.modules["quern.torch_ops"]
-        fake = torch_ops.moe.fake(there[0], there[1], there[2], [], "", moe.gate_up.op.problem,
-                                  moe.down.op.problem)
-        assert fake.shape == y.shape and fake.dtype == y.dtype
-        assert other(torch.as_gpu(x[:0], torch.float16), ids[:0], weights[:0]).shape == (0, K)
-        with pytest.raises(TypeError, match="x is torch.float32; the layer was made for"):
-            other(torch.as_gpu(x, torch.float32), ids, weights)
-    finally:
-        del sys.modules["torch"]
-        sys.modules.pop("quern.torch_ops", None)
-        vars(quern).pop("torch_ops", None)

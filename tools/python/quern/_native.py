@@ -14,8 +14,9 @@ OPERANDS_MAX = 16
 TEXT_MAX = 256
 GEMM, MOE = 1, 3  # of enum quern_op_kind
 WQ_NONE = 7  # of enum quern_weight
-# What a launch hands in and no weights have: a and c, and where op=moe has its rows.
-OF_A_LAUNCH = ("a", "c", "rows", "experts", "rows_used", "routing")
+# What a launch hands in and no weights have: a and c, where op=moe has its rows, and what
+# op=moe_align makes these of.
+OF_A_LAUNCH = ("a", "c", "rows", "experts", "rows_used", "routing", "topk_ids")
 
 
 class Sized(ctypes.Structure):
@@ -228,6 +229,12 @@ def operands_of(problem: Problem, m: int, block_rows: int = 1) -> dict[str, Oper
     count = c_size_t()
     call("quern_problem_operands", ctypes.byref(problem), m, operands, ctypes.byref(count))
     return {o.name.decode(): o for o in operands[:count.value]}
+
+
+def takes_rows(problem: Problem, m: int) -> bool:
+    """Whether a launch of op=moe_align takes m rows: there is a most that it takes of choices."""
+    slots = c_int64()
+    return not library.quern_moe_slots(ctypes.byref(problem), m, ctypes.byref(slots))
 
 
 def columns_of(problem: Problem) -> int:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import threading
 from typing import Any, Iterator, Mapping
 
@@ -44,6 +45,18 @@ class MoE:
         self._lock = threading.Lock()  # of the buffers of `staged`, for callers in host memory
         for m in (1, m_max):  # at each call, too, but the layer is better refused when it is made
             check_blocks(self.gate_up.op, self.down.op, m)
+        if context.gpu is not None and "torch" in sys.modules:  # whose ids may be on the GPU
+            self._make_aligners()
+
+    def _make_aligners(self) -> None:
+        """Makes the kernels that put choices on the GPU into blocks, so that a first call may be
+        captured. A size of blocks is for a range of tokens that has a power of two in it, or ends
+        at m_max; one that were missed would be made by the call that needs it."""
+        m = 1
+        while m < self.m_max:
+            self.gate_up.op.aligner(m, required=False)
+            m *= 2
+        self.gate_up.op.aligner(self.m_max, required=False)
 
     def __repr__(self) -> str:
         return (f"MoE({self.gate_up.op.problem!r}, {self.down.op.problem!r}, "
@@ -99,8 +112,13 @@ class MoE:
         floats of that shape; None weighs all choices with 1. Ids that are no expert's, such as -1
         for one that another device has, add nothing. A torch tensor x on the context's GPU gives
         one, on torch's current stream; anything in host memory is copied there and back, in
-        whatever float type it has. For now choices are put into blocks on the CPU: ids on a GPU
-        are waited for, and a call cannot be captured."""
+        whatever float type it has.
+
+        With x, ids and weights on the GPU, the ids of int32, int64 or a narrower type, nothing is
+        waited for where the target has op=moe_align: a call may be captured, and the graph serves
+        every choice of so many tokens. The call waits for the ids, and cannot be captured, where
+        they are in host memory or of another type, on other targets, and for more choices than a
+        launch of op=moe_align takes (65,536); blocks are then made on the CPU, the same ones."""
         x, topk_ids = (v if hasattr(v, "shape") else np.asarray(v) for v in (x, topk_ids))
         if topk_weights is not None and not hasattr(topk_weights, "shape"):
             topk_weights = np.asarray(topk_weights)

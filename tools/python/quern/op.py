@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import warnings
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ class Op(Handle):
         self.choices: int = problem.top_k if problem.op == native.MOE else 1  # rows of C, of A's
         self.operands = native.operands_of(problem, 1)
         self._problem = problem
+        self._aligners: dict[int, Op | None] = {}  # by block_rows: `aligner`
         self._freed = handle
         self._finalizer = weakref.finalize(self, native.library.quern_op_release, handle)
         context._own(self._finalizer)
@@ -63,8 +65,7 @@ class Op(Handle):
         [slots / block_rows] and rows_used [1], all int32, for topk_ids, integers [m, top_k]. Ids
         that are no expert's are in no block."""
         topk_ids = np.asarray(topk_ids)
-        if self._problem.op != native.MOE:
-            raise ValueError(f"{self.problem} has no experts; expected op=moe")
+        self._check_has_experts()
         if topk_ids.dtype.kind not in "iu":
             raise TypeError(f"topk_ids has elements of {topk_ids.dtype}; expected integers")
         if topk_ids.ndim != 2 or topk_ids.shape[1] != self._problem.top_k:
@@ -80,6 +81,42 @@ class Op(Handle):
         native.call("quern_moe_align", ctypes.byref(problem), m,
                     *(array.ctypes.data for array in (ids, rows, experts, used)))
         return rows, experts, used
+
+    def aligner(self, m: int, stream: int = 0, *, required: bool = True) -> "Op | None":
+        """The op of op=moe_align that does on the device what `align` does on the CPU, the same
+        integers: launched with m and topk_ids, int32 [m, top_k], it writes rows, experts and
+        rows_used, and waits for nothing. None if the device's target has no such op, or if m rows
+        have more choices than a launch of it takes. The first call for a block_rows makes the op,
+        and waits for its compile; if `stream`, on which it is to be launched, is being captured
+        then, that raises (QUERN_E_WOULD_COMPILE), and the capture goes on. With `required` false,
+        an op that cannot be made, as without a compiler, is a warning, and None from then on."""
+        self._check_has_experts()
+        rows = self.block_rows(m)
+        text = (f"op=moe_align experts={self._problem.experts} top_k={self._problem.top_k} "
+                f"block_rows={rows}")
+        if not native.takes_rows(native.parse(text), m):
+            return None
+        if rows not in self._aligners:
+            self._aligners[rows] = self._make_aligner(text, stream, required)
+        return self._aligners[rows]
+
+    def _make_aligner(self, text: str, stream: int, required: bool) -> "Op | None":
+        # one kernel is for every number of rows, so that m_max does not matter
+        try:
+            if not stream:  # the default stream, which cannot be captured
+                return self.context.op(text, 1)
+            return self.context.op_on(text, 1, stream)
+        except native.Error as e:
+            if e.name != "QUERN_E_DECLINED":
+                if required:
+                    raise
+                warnings.warn(f"choices are put into blocks on the CPU, as {text} cannot be made: "
+                              f"{e}", RuntimeWarning)
+            return None
+
+    def _check_has_experts(self) -> None:
+        if self._problem.op != native.MOE:
+            raise ValueError(f"{self.problem} has no experts; expected op=moe")
 
     def _problem_of_blocks(self, m: int) -> native.Problem:
         return native.with_blocks(self._problem, self.block_rows(m))

@@ -13,9 +13,10 @@ from torch import Tensor
 from .arrays import host_array, is_torch
 from .context import Context
 from .linear import Linear, floats
-from .moe import MoE, align, is_expert, launch
+from .moe import MoE, align, check_blocks, is_expert, launch
 from .op import Op
 
+_IDS = (torch.int32, torch.int16, torch.int8, torch.uint8)  # and int64: what 32 bits hold
 _TYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 _lock = threading.Lock()
 _contexts: Dict[int, Context] = {}  # by GPU
@@ -105,17 +106,46 @@ def through_host_memory(layer: Linear, x: Tensor) -> Tensor:
 
 def _blocks(gate_up: Op, down: Op, topk_ids: Tensor, topk_weights: Optional[Tensor],
             like: Tensor) -> Tuple[Dict[str, Any], bool]:
-    """What both products read, where `like` is; and whether every choice is of an expert, so that
-    all rows are written. The one place that puts choices into blocks: for now on the CPU, so that
-    ids on a GPU are waited for. Once there are kernels of op=moe_align, they are launched here for
-    ids on a GPU, and nothing is waited for."""
+    """What both products read, where `like` is; and whether every choice is known to be of an
+    expert, so that all rows are written. Ids that are where `like` is are put into blocks there,
+    on torch's current stream, and nothing is waited for; what no launch of op=moe_align takes, on
+    the CPU, which gives the same blocks."""
     experts = int(_words(gate_up.problem)["experts"])
-    ids = host_array(topk_ids).reshape(-1, gate_up.choices)
-    blocks: Dict[str, Any] = {name: torch.from_numpy(array).to(like.device)
-                              for name, array in align(gate_up, down, ids).items()}
+    blocks = _blocks_on_gpu(gate_up, down, topk_ids, experts, like)
+    whole = False  # what is on the GPU is not looked at
+    if blocks is None:
+        ids = host_array(topk_ids).reshape(-1, gate_up.choices)
+        blocks = {name: torch.from_numpy(array).to(like.device)
+                  for name, array in align(gate_up, down, ids).items()}
+        whole = bool(is_expert(ids, experts).all())
     if topk_weights is not None:
         blocks["routing"] = topk_weights.to(like.device, torch.float32).contiguous()
-    return blocks, bool(is_expert(ids, experts).all())
+    return blocks, whole
+
+
+def _blocks_on_gpu(gate_up: Op, down: Op, topk_ids: Tensor, experts: int,
+                   like: Tensor) -> Optional[Dict[str, Any]]:
+    """The blocks of both products by op=moe_align; None where these ids are the CPU's. Memory is
+    torch's, which it reuses only for what follows on the stream."""
+    if not topk_ids.is_cuda or topk_ids.device != like.device:
+        return None
+    if topk_ids.dtype == torch.int64:
+        # before it is cut to 32 bits, which could make an expert of an id that is none
+        topk_ids = topk_ids.clamp(-1, experts)
+    elif topk_ids.dtype not in _IDS:
+        return None
+    m = topk_ids.numel() // gate_up.choices
+    stream = torch.cuda.current_stream(like.device).cuda_stream
+    aligner = gate_up.aligner(m, stream)
+    if aligner is None:
+        return None
+    check_blocks(gate_up, down, m)
+    slots = gate_up.slots(m)
+    blocks = {name: torch.empty((length,), dtype=torch.int32, device=like.device)
+              for name, length in (("rows", slots), ("experts", slots // gate_up.block_rows(m)),
+                                   ("rows_used", 1))}
+    aligner.launch(m=m, stream=stream, topk_ids=topk_ids.to(torch.int32).contiguous(), **blocks)
+    return blocks
 
 
 def _launch_moe(gate_up: Op, down: Op, x: Tensor, topk_ids: Tensor,
@@ -128,8 +158,8 @@ def _launch_moe(gate_up: Op, down: Op, x: Tensor, topk_ids: Tensor,
     shape = (*x.shape[:-1], down.n)
     if m == 0:
         return torch.empty(shape, dtype=kind, device=x.device)
-    blocks, whole = _blocks(gate_up, down, topk_ids, topk_weights, x)
     with torch.cuda.device(x.device):
+        blocks, whole = _blocks(gate_up, down, topk_ids, topk_weights, x)
         choices = m * gate_up.choices
         h = torch.empty((choices, down.k), dtype=_TYPES[_words(gate_up.problem)["c"]],
                         device=x.device)
@@ -166,10 +196,19 @@ def _(x: Tensor, topk_ids: Tensor, topk_weights: Optional[Tensor], operands: Lis
     return _result_like(x, down)
 
 
+def _of_dlpack(value: Any) -> Any:
+    """A tensor of what another library has on a GPU, in the same memory, which torch's current
+    stream then waits for; anything else as it is."""
+    if is_torch(value) or isinstance(value, np.ndarray) or not hasattr(value, "__dlpack__"):
+        return value
+    return torch.from_dlpack(value)
+
+
 def apply_moe(layer: MoE, x: Tensor, topk_ids: Any, topk_weights: Any) -> Tensor:
     """What MoE.forward does with tokens on its GPU."""
     if x.dtype != _TYPES[layer.a_type]:
         raise TypeError(f"x is {x.dtype}; the layer was made for {_TYPES[layer.a_type]}")
+    topk_ids, topk_weights = _of_dlpack(topk_ids), _of_dlpack(topk_weights)
     if not is_torch(topk_ids):
         topk_ids = torch.from_numpy(np.ascontiguousarray(topk_ids))
     if topk_weights is not None and not is_torch(topk_weights):
