@@ -291,7 +291,7 @@ def test_copies_and_pickles(quern, ctx):
     assert np.array_equal(twin(x, ids, weights), want)
     assert np.array_equal(kept(x, ids, weights), want)
     assert re.fullmatch(r"MoE\('op=moe wq=nf4 .*act=silu_mul.*', 'op=moe .*', target='gfx1\d+', "
-                        r"m_max=8\)", repr(moe))
+                        r"m_max=1024\)", repr(moe))
 
 
 def test_a_graph_serves_every_routing(quern, gpu, hip):

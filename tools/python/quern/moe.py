@@ -27,7 +27,7 @@ class MoE:
     over each token's choices."""
 
     def __init__(self, context: Context, gate_up: str, gate_up_operands: Mapping[str, Any],
-                 down: str, down_operands: Mapping[str, Any], m_max: int = 8) -> None:
+                 down: str, down_operands: Mapping[str, Any], m_max: int = 1024) -> None:
         """Of weights that are quantised: problems, and for each its operands by the names of
         docs/formats.md. Operands on the context's GPU (torch tensors, DLPack, Buffers, addresses)
         are used where they are; numpy arrays are copied there. `m_max` (tokens): kernels are made
@@ -66,7 +66,7 @@ class MoE:
     def quantize(cls, context: Context, gate_up: Any, down: Any, *, top_k: int, wq: str = "nf4",
                  a: str = "bf16", c: str | None = None, act: str = "silu_mul",
                  glu: str = "halves", gate_up_bias: Any = None, down_bias: Any = None,
-                 m_max: int = 8, **words: Any) -> "MoE":
+                 m_max: int = 1024, **words: Any) -> "MoE":
         """Quantises stacked weights on the CPU, expert by expert: gate_up [E, 2·I, K] and down
         [E, K, I] in numpy arrays, torch tensors on any device, or lists of E matrices, with biases
         [E, 2·I] and [E, K] or without. `glu` says where gates and ups are in gate_up's rows:

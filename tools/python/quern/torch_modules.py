@@ -136,7 +136,7 @@ class QuantizedMoE(torch.nn.Module):
     `down`, whose buffers are in state_dict. Copies and pickles keep the weights and how the context
     was opened."""
 
-    def __init__(self, context: Context, gate_up: str, down: str, m_max: int = 8) -> None:
+    def __init__(self, context: Context, gate_up: str, down: str, m_max: int = 1024) -> None:
         """A module whose weights are yet to be loaded with load_state_dict."""
         super().__init__()
         self.context, self.m_max = context, m_max
