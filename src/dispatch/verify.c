@@ -165,14 +165,15 @@ static quern_status run_text(struct bench *b, const struct plan_slice *s, int64_
 }
 
 /* Fills results with ones, which are NaN in every type: so one that the kernel never stores cannot
- * pass for a small number. */
+ * pass for a small number. Those of op=moe_align are integers, and ones are -1, which is a right
+ * result: they get what is no choice, no expert and no number of slots. */
 static void spoil_results(const struct bench *b, const struct quern_problem *p, int64_t m)
 {
     struct quern_operand o;
 
     for (int i = 0; i < OPERAND_COUNT; i++)
         if (operand_describe(p, (enum operand)i, m, &o) && o.access == QUERN_SIM_WRITE)
-            memset(b->host.at[i], 0xff, o.bytes);
+            memset(b->host.at[i], p->op == QUERN_OP_MOE_ALIGN ? 0xa5 : 0xff, o.bytes);
 }
 
 static quern_status run(struct bench *b, quern_op *op, int64_t m, uint64_t seed,

@@ -292,6 +292,7 @@ static const struct {
      "experts[2] is "},
     {"experts[block] = NOBODY;", "experts[block] = block + 1 == all_blocks ? 0 : NOBODY;",
      QUERN_E_VERIFY, "] is 0, and by the CPU -1; 1 of its "},
+    {"experts[block] = NOBODY;", ";", QUERN_E_VERIFY, "] is -1515870811, and by the CPU -1; "},
     {"*rows_used = used;", "*rows_used = used + 1;", QUERN_E_VERIFY, "rows_used[0] is "},
     {"rows[slot] = choices;\n    for (u32 block", "rows[slot] = choices + 1;\n    for (u32 block",
      QUERN_E_VERIFY, ", and by the CPU 1600; "},
