@@ -61,8 +61,8 @@ enum { WARP = 32, BARRIERS_MAX = 48, STACK_BYTES = 1 << 16, STATUS_FAULT = 3 };
 /* Bytes on both sides of an operand that are nobody's. */
 static const size_t APART = (size_t)4 << 20;
 /* Named barriers, and behind them those that a warp's collectives meet at. */
-enum { NAMED = 16, MEETINGS = 3 };
-enum meeting { MEET_SYNC, MEET_MMA, MEET_SHUFFLE };
+enum { NAMED = 16, MEETINGS = 4 };
+enum meeting { MEET_SYNC, MEET_MMA, MEET_SHUFFLE, MEET_MATCH };
 /* Warps whose products are one, and most rows of A of such a product. */
 enum { WARPGROUP = 4, PRODUCT_ROWS = 64 };
 
@@ -580,10 +580,11 @@ static void meet_warpgroup()
     meet(NAMED + (threads + WARP - 1) / WARP * MEETINGS + group, WARP * WARPGROUP, false);
 }
 
-/* What the lanes of each warp bring to a product or a shuffle. */
+/* What the lanes of each warp bring to a product, a shuffle or a comparison. */
 struct brought {
     float numbers[WARP][12]; /* 8 of the left matrix, 4 of the right */
     float value[WARP];
+    uint32_t compared[WARP];
 };
 static std::vector<brought> of_warps;
 
@@ -854,6 +855,18 @@ static inline float shuffle_xor(float value, unsigned lanes)
     return other;
 }
 
+static inline unsigned lanes_alike(unsigned value)
+{
+    unsigned alike = 0;
+
+    machine::brought_here().compared[machine::running->thread % machine::WARP] = value;
+    machine::meet_warp(machine::MEET_MATCH);
+    for (unsigned lane = 0; lane < machine::WARP; lane++)
+        alike |= (unsigned)(machine::brought_here().compared[lane] == value) << lane;
+    machine::meet_warp(machine::MEET_MATCH);
+    return alike;
+}
+
 static inline void mma_bf16(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3,
                             unsigned b0, unsigned b1)
 {
@@ -926,6 +939,10 @@ static inline unsigned byte_permute(unsigned low, unsigned high, unsigned select
 static inline unsigned and_or(unsigned a, unsigned b, unsigned c)
 {
     return (a & b) | c;
+}
+static inline unsigned count_bits(unsigned value)
+{
+    return (unsigned)__builtin_popcount(value);
 }
 static inline float fused(float a, float b, float c)
 {

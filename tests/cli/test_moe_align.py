@@ -82,12 +82,20 @@ def test_what_is_said(quern):
     assert "per weight" not in quern("profile", *on, "--m", 50, PROBLEM).stdout
 
 
+def test_nvidia(quern):
+    on = ["--target", "sm_90"]
+    said = quern("explain", *on, "--m", 50, PROBLEM).stdout
+    assert "family warp_align on sm_90" in said and "one workgroup of 1024 work-items" in said
+    assert "512 work-items" in quern("explain", "--target", "sm_86", "--m", 1,
+                                     "op=moe_align experts=1024 top_k=8 block_rows=16").stdout
+    verified = quern.json("prewarm", *on, "--m", "1,50", "--verify", PROBLEM)
+    assert (verified["runs"], verified["runs_ok"], verified["failed"]) == (2, 2, 0)
+
+
 def test_what_is_refused(quern, tmp_path):
     on = ["--target", "gfx942"]
-    quern.refused("explain", "--target", "sm_90", "--m", 1, PROBLEM, status=1,
-                  says="no family of kernels takes op=moe_align on sm_90")
-    for verb in ("explain", "profile"):
-        quern.refused(verb, *on, "--m", 21846, PROBLEM, status=2,
+    for verb, target in (("explain", "gfx942"), ("profile", "gfx942"), ("explain", "sm_90")):
+        quern.refused(verb, "--target", target, "--m", 21846, PROBLEM, status=2,
                       says="takes at most 65536 choices, with top_k=3 1 to 21845 tokens")
     quern.refused("explain", *on, "--m", 1, PROBLEM + " wq=nf4", status=2,
                   says="wq does not apply to op=moe_align")

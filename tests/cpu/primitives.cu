@@ -103,6 +103,16 @@ PROBE(shuffles)
         OUT(i, as_bits(shuffle_xor(as_float(IN(i)), 1u << i)));
 }
 
+// Of values that many lanes share, and of values that few do.
+PROBE(lanes_of_a_value)
+{
+    for (u32 i = 0; i < 5; i++) {
+        const u32 alike = lanes_alike(IN(i) & ((1u << i) - 1));
+        OUT(2 * i, alike), OUT(2 * i + 1, count_bits(alike));
+        OUT(10 + i, count_bits(IN(i)));
+    }
+}
+
 PROBE(permutes)
 {
     for (u32 i = 0; i < 5; i++)

@@ -79,7 +79,8 @@ static void set_up(struct bench *b, const struct run *r)
         if (operand_describe(&b->problem, (enum operand)i, r->m, &o)) {
             b->host.at[i] = malloc(o.bytes);
             assert_non_null(b->host.at[i]);
-            memset(b->host.at[i], 0xff, o.bytes);
+            /* no right result: NaN, or of op=moe_align, whose experts may be -1, no number */
+            memset(b->host.at[i], b->problem.op == QUERN_OP_MOE_ALIGN ? 0xa5 : 0xff, o.bytes);
         }
     quant_random(&b->problem, r->m, 7, &b->host);
     assert_int_equal(gen_source(&b->plan, &b->source), QUERN_OK);
@@ -92,10 +93,36 @@ static void tear_down(struct bench *b)
     str_free(&b->source);
 }
 
+/* How many integers of op=moe_align differ from the CPU's. */
+static double wrong_integers(const struct bench *b, int m)
+{
+    static const enum operand results[] = {OPERAND_ROWS, OPERAND_EXPERTS, OPERAND_ROWS_USED};
+    enum { RESULTS = sizeof results / sizeof *results };
+    struct quern_operand o[RESULTS];
+    int32_t *want[RESULTS];
+    size_t wrong = 0;
+
+    for (int i = 0; i < RESULTS; i++) {
+        assert_true(operand_describe(&b->problem, results[i], m, &o[i]));
+        want[i] = malloc(o[i].bytes);
+        assert_non_null(want[i]);
+    }
+    quant_moe_align(&b->problem, m, b->host.topk_ids, want[0], want[1], want[2]);
+    for (int i = 0; i < RESULTS; i++) {
+        const int32_t *const got = b->host.at[results[i]];
+        for (size_t at = 0; at < o[i].bytes / sizeof *got; at++)
+            wrong += got[at] != want[i][at];
+        free(want[i]);
+    }
+    return (double)wrong;
+}
+
 /* The largest difference from the reference, as a share of its largest value. */
 static double error_of(const struct bench *b, int m)
 {
     const struct quern_problem *const p = &b->problem;
+    if (p->op == QUERN_OP_MOE_ALIGN)
+        return wrong_integers(b, m);
     const bool weights = p->op == QUERN_OP_DEQUANT;
     const size_t count = weights ? (size_t)p->k * (size_t)p->n
                                  : (size_t)(problem_results(p, m) * problem_columns(p));
@@ -128,7 +155,7 @@ static double tolerance_of(const struct quern_problem *p)
 {
     const double product = p->a == QUERN_F32 && p->c == QUERN_F32 ? 1e-5 : 5e-3;
 
-    return p->op == QUERN_OP_DEQUANT ? 0 : p->act ? 4 * product : product;
+    return !problem_has_activation(p) ? 0 : p->act ? 4 * product : product;
 }
 
 /* ---- What is right is taken ------------------------------------------------------------------ */
@@ -239,6 +266,10 @@ static const struct run runs[] = {
     {"op=dequant wq=nf4 n=70 k=1152 c=bf16", 1, NULL, 1},
     {"op=dequant wq=fp4 n=33 k=64 scale=nested c=f32", 1, NULL, 1},
     {"op=dequant wq=mxfp4 n=50 k=96 c=f16", 1, NULL, 1},
+    /* warp_align: few choices and many, blocks of one slot, more experts than choices */
+    {"op=moe_align experts=128 top_k=8 block_rows=16", 1, NULL, 1},
+    {"op=moe_align experts=20 top_k=3 block_rows=8", 700, NULL, 1},
+    {"op=moe_align experts=1024 top_k=2 block_rows=1", 300, NULL, 1},
     /* base kernels of all three: K of a chunk and of several, whole and ragged */
     {"wq=nf4 n=1 k=64 a=bf16 bias=1 kernels=base", 1, NULL, 1},
     {"wq=nf4 n=275 k=1024 a=bf16 kernels=base", 8, NULL, 2},
@@ -336,6 +367,7 @@ static const struct run ring_moe = {
 static const struct run lane_moe = {"op=moe wq=nf4 n=41 k=256 a=f32 scale=nested experts=4 top_k=2",
                                     3, NULL, 2};
 static const struct run spread = {"op=dequant wq=nf4 n=70 k=1152 c=bf16 scale=nested", 1, NULL, 1};
+static const struct run align = {"op=moe_align experts=40 top_k=4 block_rows=8", 700, NULL, 1};
 
 static const struct run slab = {"wq=nf4 n=130 k=576 a=bf16", 29, SLAB(19, 112, 2, 1, 2, 1)};
 
@@ -476,6 +508,37 @@ static const struct fault {
     {&spread, "if (chunk >= TOTAL)", "if (chunk > TOTAL)", "operand"},
     {&spread, "i < NEST; i += ITEMS", "i < NEST - 8; i += ITEMS", "which nobody wrote"},
     {&spread, "product(lds<float>", "fused(0.5f, lds<float>", NULL},
+    {&align, "    check_shared_start();\n", "", "check_shared_start"},
+    {&align, "    sync_warp();\n    count(", "    count(", "shared memory"},
+    {&align, "count_bits(alike));\n            }\n            sync_warp();",
+     "count_bits(alike));\n            }", "race"},
+    {&align, "end, warp, lane);\n    sync_group();", "end, warp, lane);", "shared memory"},
+    {&align, "sums.all);\n    sync_group();", "sums.all);", "shared memory"},
+    {&align, "    sync_group();\n\n    put(", "\n    put(", "shared memory"},
+    {&align, "lanes_before(alike, lane);\n            sync_warp();", "lanes_before(alike, lane);",
+     "race"},
+    {&align, "slot + 1);\n            }\n            sync_warp();", "slot + 1);\n            }",
+     "race"},
+    {&align, "if (id[i] < EXPERTS && is_last(alike, lane))", "if (is_last(alike, lane))",
+     "shared memory"},
+    {&align, "is_one = id[i] < EXPERTS", "is_one = true", ""},
+    {&align, "is_one = id[i] < EXPERTS", "is_one = (int)id[i] < (int)EXPERTS", ""},
+    {&align, "i * 32 < end ?", "i * 32 < end + 1 ?", ""},
+    {&align, "begin += w < warp ?", "begin += w <= warp ?", ""},
+    {&align, "lane & step ? other : 0", "lane & step ? 0 : other", ""},
+    {&align, "(1u << lane) - 1", "(2u << lane) - 1", ""},
+    {&align, "set >> lane == 1", "(set >> lane & 1)", "race"},
+    {&align, "slot % BLOCK_ROWS == 0", "slot % BLOCK_ROWS == 1", NULL},
+    {&align, "stg(rows + slot, at + i * 32 + lane)", "stg(rows + slot, at + i * 32 + lane + 1)",
+     NULL},
+    {&align, "stg(rows + slot, choices);\n    }", ";\n    }", NULL},
+    {&align, "slot += ITEMS)\n        stg(rows + slot, choices);", "slot += ITEMS)\n        ;",
+     NULL},
+    {&align, "stg(experts + block, NOBODY);", ";", NULL},
+    {&align, "EXPERTS * (BLOCK_ROWS - 1), choices", "EXPERTS * BLOCK_ROWS, choices",
+     "operand rows"},
+    {&align, "stg(rows_used, used);", "stg(rows_used, used / BLOCK_ROWS);", NULL},
+    {&align, "    if (item() == 0)\n        stg(rows_used", "    stg(rows_used", "second store"},
 };
 
 /* The source with the first place of `right` replaced. */

@@ -87,7 +87,8 @@ static void test_launches_are_right(void **state)
 static void test_other_problems_are_declined(void **state)
 {
     const struct quern_problem f16 = t_problem("wq=none n=50 k=96 a=f16"),
-                               nf4 = t_problem("wq=nf4 n=64 k=128 a=f16");
+                               nf4 = t_problem("wq=nf4 n=64 k=128 a=f16"),
+                               ids = t_problem("op=moe_align experts=8 top_k=2 block_rows=4");
     quern_ctx *const ctx = must_open("mill_1", QUERN_DEVICE_NONE, QUERN_JIT_ON);
     quern_op *op;
 
@@ -96,6 +97,10 @@ static void test_other_problems_are_declined(void **state)
     assert_non_null(strstr(quern_last_error()->message, "mill_1 multiplies f32 alone"));
     assert_int_equal(quern_op_create(ctx, &nf4, 1, &op), QUERN_E_DECLINED);
     assert_non_null(strstr(quern_last_error()->message, "on mill_1"));
+    assert_int_equal(quern_op_create(ctx, &ids, 1, &op), QUERN_E_DECLINED);
+    assert_non_null(strstr(quern_last_error()->message,
+                           "no family of kernels takes op=moe_align on mill_1 in this version; "
+                           "quern_moe_align() does it on the CPU"));
     quern_close(ctx);
 }
 

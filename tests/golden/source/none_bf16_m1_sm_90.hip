@@ -202,6 +202,14 @@ DEVICE float shuffle_xor(float value, u32 lanes)
     return v;
 }
 
+// The lanes of this warp, a bit for each, whose value is this lane's.
+DEVICE u32 lanes_alike(u32 value)
+{
+    u32 v;
+    asm volatile("match.any.sync.b32 %0, %1, 0xffffffff;" : "=r"(v) : "r"(value));
+    return v;
+}
+
 // Not volatile: products may be moved, as what they are made of and for allows.
 DEVICE void mma_bf16(float (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1)
 {
@@ -229,6 +237,12 @@ DEVICE u32 and_or(u32 a, u32 b, u32 c)
 {
     u32 v;
     asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(v) : "r"(a), "r"(b), "r"(c));
+    return v;
+}
+DEVICE u32 count_bits(u32 value)
+{
+    u32 v;
+    asm("popc.b32 %0, %1;" : "=r"(v) : "r"(value));
     return v;
 }
 DEVICE float fused(float a, float b, float c)
