@@ -312,7 +312,9 @@ struct quern_options {
     const char *remote;   /* QUERN_REMOTE; the https://, http:// or s3://BUCKET/PREFIX address below
                            * which entries lie that others made, asked for what neither bundles nor
                            * the cache have; of s3:// the environment has region, endpoint and
-                           * credentials, by AWS's names (docs/fleet.md); default: none */
+                           * credentials, by AWS's names (docs/fleet.md); or the absolute path of
+                           * a directory that has them, which is read as the cache is; default:
+                           * none */
     const char *remote_keys; /* QUERN_REMOTE_KEYS; a file of public keys, one of which must have
                               * signed each entry of the remote */
     enum quern_remote_trust remote_trust; /* QUERN_REMOTE_TRUST=keys|transport; keys (the default):

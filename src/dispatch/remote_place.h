@@ -16,6 +16,7 @@
 
 struct remote_place {
     char url[REMOTE_URL_MAX]; /* http or https, without slashes at its end */
+    bool directory; /* `url` is a directory's path, which is read here, without a helper */
     bool https;
     bool local; /* its host is this machine, by a name or number that no resolver is asked for */
     bool s3;    /* requests are signed, with: */
@@ -29,6 +30,14 @@ quern_status remote_read_place(const char *what, const char *text, struct remote
 quern_status remote_read_url(const char *what, const char *text, struct remote_place *place);
 /* Of the above, an s3:// address alone (remote_s3.c). */
 quern_status remote_read_s3(const char *what, const char *text, struct remote_place *place);
+
+/* Reads the absolute path of a directory, which is not looked at (remote_directory.c). Only the
+ * tier takes one: what is sent to a place is sent by a helper. */
+quern_status remote_read_directory(const char *what, const char *text, struct remote_place *place);
+/* Reads the file of a name in a place that is a directory: what a helper would have answered, but
+ * for the number. Blocks on the disk. */
+void remote_directory_fetch(const struct remote_place *place, const char *name,
+                            struct remote_answer *answer);
 
 /* The helper's configuration for a place; the strings are the place's, `path`, and the
  * environment's. */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A remote cache as a tier: entries by http or https, fetched by a helper process
- * (compile/remote.h) that is started at the first question. An answer is pending until the helper
- * has it, and how long it is waited for follows the remote's own recent times. A remote that fails,
- * is late or sends what is no entry is left alone for a while that doubles with each such event
- * (rest), so that a dead one costs next to nothing. What comes is believed if a trusted key signed
- * it (store/seal.h) and has not revoked it (remote_revoked.h): the list of that is asked for with
- * the first question, and no entry is used before it is known. This file is long
- * because all of it works on one state under one lock.
+ * (compile/remote.h) that is started at the first question, or read from a directory. An answer is
+ * pending until the helper has it, and how long it is waited for follows the remote's own recent
+ * times. A remote that fails, is late or sends what is no entry is left alone for a while that
+ * doubles with each such event (rest), so that a dead one costs next to nothing. What comes is
+ * believed if a trusted key signed it (store/seal.h) and has not revoked it (remote_revoked.h): the
+ * list of that is asked for with the first question, and no entry is used before it is known. This
+ * file is long because all of it works on one state under one lock.
  */
 #include "dispatch/dispatch.h"
 
@@ -246,6 +246,22 @@ static bool ask_list(struct remote_tier *t)
     return remote_fetch(t->helper, REVOKED_NAME, t->list_id);
 }
 
+/* Asks a directory, whose answers are there at once: for the list of what is revoked, if that is
+ * due, and for a name. */
+static uint64_t ask_directory(struct remote_tier *t, const char *name, struct question *q)
+{
+    struct remote_answer list;
+
+    if (revocations_due(&t->revoked)) {
+        remote_directory_fetch(&t->place, REVOKED_NAME, &list);
+        take_list(t, &list);
+    }
+    *q = (struct question){.id = ++t->last_id, .asked_ns = os_now(), .answered = true};
+    remote_directory_fetch(&t->place, name, &q->answer);
+    q->answer.id = q->id;
+    return q->id;
+}
+
 /* Asks for a name; 0: the remote is not asked now. */
 static uint64_t ask(struct remote_tier *t, const char *name)
 {
@@ -256,6 +272,8 @@ static uint64_t ask(struct remote_tier *t, const char *name)
         counter_add(t->counters, QUERN_STAT_REMOTE_SKIPPED, 1);
         return 0;
     }
+    if (t->place.directory)
+        return ask_directory(t, name, q);
     if (!t->helper && !start_helper(t))
         return 0;
     if (!ask_list(t) || !remote_fetch(t->helper, name, ++t->last_id)) {
@@ -444,8 +462,13 @@ static quern_status check_url(const struct settings *s, struct remote_tier *t)
 {
     const struct remote_place *const place = &t->place;
 
-    TRY(remote_read_place("QUERN_REMOTE", s->remote, &t->place));
+    TRY((*s->remote == '/' ? remote_read_directory : remote_read_place)("QUERN_REMOTE", s->remote,
+                                                                        &t->place));
     t->transport = s->remote_trust == QUERN_REMOTE_TRUST_TRANSPORT;
+    FAIL_IF(t->transport && place->directory, QUERN_E_ARGUMENT,
+            "QUERN_REMOTE_TRUST=transport with the directory %.200s: whoever may write there could "
+            "send what runs on the GPU; have entries signed (QUERN_REMOTE_KEYS)",
+            t->place.url);
     FAIL_IF(t->transport && !place->https && !place->local, QUERN_E_ARGUMENT,
             "QUERN_REMOTE_TRUST=transport with %.200s: anybody on the way could send what runs on "
             "the GPU; use https, or have entries signed (QUERN_REMOTE_KEYS)",
@@ -481,6 +504,10 @@ static quern_status set_up_push(const struct settings *s, struct remote_tier *t)
     FAIL_IF(writes && !t->transport && !s->remote_sign_key, QUERN_E_ARGUMENT,
             "QUERN_REMOTE_MODE is rw and QUERN_REMOTE_SIGN_KEY is not set: name the file of the "
             "secret key that signs what this machine gives to the remote");
+    FAIL_IF(writes && t->place.directory, QUERN_E_ARGUMENT,
+            "QUERN_REMOTE_MODE is rw and QUERN_REMOTE is the directory %.200s, which is only read; "
+            "quern cache push writes there",
+            t->place.url);
     const struct remote_push_config config = {.place = &t->place,
                                               .worker_path = s->worker_path,
                                               .sign_key = s->remote_sign_key,

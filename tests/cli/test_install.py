@@ -348,7 +348,8 @@ def test_bash_completion(moved):
 
     assert complete("quern", "pre") == ["prewarm"]
     assert "--out" in complete("quern", "build", "--")
-    assert complete("quern", "cache", "\"\"") == ["stat", "list", "verify", "clear", "push"]
+    assert complete("quern", "cache", "\"\"") == ["stat", "list", "verify", "clear", "push", "pull",
+                                                 "revoke"]
     assert complete("quern", "bundle", "\"\"") == BUNDLE_ACTIONS
     assert complete("quern", "build", "--target", "gfx115") == [f"gfx115{n}" for n in range(4)]
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What `quern prewarm` prints at its end: tables or JSON (prewarm_work.h). */
+/* What `quern prewarm` prints at its end: tables or JSON, and what went wrong (prewarm_work.h). */
 #include "measure/counts.h"
 #include "command/table.h"
 #include "files/json_file.h"
@@ -231,7 +231,7 @@ static json_t *problem_json(const struct prewarm *w, const struct prewarm_proble
     return json;
 }
 
-static json_t *counters_json(const struct prewarm *w)
+json_t *prewarm_counters_json(const struct prewarm *w)
 {
     json_t *json = json_object();
 
@@ -272,8 +272,8 @@ static json_t *report_json(const struct prewarm *w)
         problems, "kernels", (json_int_t)t.kernels, "compiled", (json_int_t)t.compiled, "cached",
         (json_int_t)t.cached, "not_stored", (json_int_t)w->counters[QUERN_STAT_PUT_FAILED], "runs",
         (json_int_t)t.runs, "runs_ok", (json_int_t)t.runs_ok, "failed", (json_int_t)t.failed,
-        "impossible", (json_int_t)t.impossible, "counters", counters_json(w), "make_seconds",
-        w->make_seconds, "verify_seconds", w->verify_seconds);
+        "impossible", (json_int_t)t.impossible, "counters", prewarm_counters_json(w),
+        "make_seconds", w->make_seconds, "verify_seconds", w->verify_seconds);
 }
 
 int prewarm_report(const struct prewarm *w)
@@ -287,4 +287,87 @@ int prewarm_report(const struct prewarm *w)
     if (w->show_counters && !print_counters(w))
         return fail("out of memory");
     return finish_output();
+}
+
+/* ---- The closing lines ----------------------------------------------------------------------- */
+
+/* Names a problem, and those behind it that were left out for the same reason. */
+static void describe(const struct prewarm *w, const struct prewarm_problem *p, char text[1024])
+{
+    const bool which = w->target_count > 1;
+    int n = 0;
+
+    for (const struct prewarm_problem *q = p; q < w->problems + w->count && n < 1000; q++)
+        if (q == p || (prewarm_is_impossible(q) && !strcmp(q->error, p->error)))
+            n += snprintf(text + n, 1024 - (size_t)n, "%s%.300s%s%s", n ? ", " : "",
+                          q->layers[0] ? q->layers : q->text, which ? " for " : "",
+                          which ? w->targets[q->target].info.name : "");
+}
+
+/* The last line about problems that failed; returns the exit status. Problems that cannot be are no
+ * failure of the work that is done for the others. */
+static int conclude_failed(const struct prewarm *w, const struct prewarm_problem *first,
+                           size_t failed, bool any_failed)
+{
+    char text[1024];
+
+    describe(w, first, text);
+    if (any_failed)
+        return fail("%zu of %zu problems failed; %s: %s", failed, w->count, text, first->error);
+    if (!w->skip_impossible)
+        return impossible("%zu of %zu problems cannot be made; %s: %s", failed, w->count, text,
+                          first->error);
+    note("%zu of %zu problems cannot be made and are skipped; %s: %s", failed, w->count, text,
+         first->error);
+    return EXIT_OK;
+}
+
+void prewarm_note_warnings(const struct prewarm *w)
+{
+    for (size_t i = 0; i < w->warning_count && i < WARNINGS_MAX; i++)
+        note("warning: %s", w->warnings[i]);
+    if (w->warning_count > WARNINGS_MAX)
+        note("%zu more warnings; --log info shows all", w->warning_count - WARNINGS_MAX);
+}
+
+int prewarm_conclude(const struct prewarm *w)
+{
+    size_t failed = 0;
+    const struct prewarm_problem *first = NULL;
+    bool any_failed = false;
+    char text[1024];
+
+    for (size_t i = 0; i < w->count; i++) {
+        const struct prewarm_problem *const p = &w->problems[i];
+        if (!p->status)
+            continue;
+        failed++;
+        /* the last line is about what failed, if anything did */
+        if (!first || (!any_failed && !prewarm_is_impossible(p)))
+            first = p;
+        any_failed |= !prewarm_is_impossible(p);
+    }
+    for (size_t i = 0; i < w->count; i++) {
+        const struct prewarm_problem *const p = &w->problems[i];
+        size_t same = 0;
+        if (!p->status)
+            continue;
+        while (strcmp(w->problems[same].error, p->error) != 0)
+            same++;
+        if (same == i && prewarm_is_impossible(p) && strcmp(p->error, first->error) != 0) {
+            describe(w, p, text);
+            note("%s: %s", text, p->error);
+        }
+    }
+    const int status = first ? conclude_failed(w, first, failed, any_failed) : EXIT_OK;
+    if (status)
+        return status;
+    const uint64_t put_failed = w->counters[QUERN_STAT_PUT_FAILED];
+    if (put_failed)
+        return fail("%llu kernel%s could not be stored: %s; make room there, or name another "
+                    "directory with --cache-dir",
+                    (unsigned long long)put_failed, put_failed == 1 ? "" : "s",
+                    w->warning_count ? w->warnings[0] : "the cache is not writable");
+    prewarm_note_warnings(w);
+    return EXIT_OK;
 }

@@ -6,6 +6,8 @@
 #include "model/model.h"
 #include "command/options.h"
 
+#include <jansson.h>
+
 /* One run of a kernel on the software GPU against the reference. */
 struct prewarm_run {
     int64_t m;
@@ -156,10 +158,25 @@ static inline bool prewarm_is_impossible(const struct prewarm_problem *p)
 /* Keeps a problem's failure, with the message of quern_last_error. */
 void prewarm_keep_error(struct prewarm_problem *p, quern_status status);
 
+/* Has the library find or make all kernels, target by target, and waits for what a remote is given;
+ * `doing` is what the progress line says. What fails of a problem is kept there; the result, an
+ * exit status, is of the work as a whole: a context that cannot be opened. */
+int prewarm_make(struct prewarm *w, const char *doing);
+
 /* Issue slots times lanes for each weight that was read. */
 double prewarm_per_weight(const struct prewarm_run *r);
 
 /* Prints the table and the closing line, or JSON, on stdout. Returns an exit status. */
 int prewarm_report(const struct prewarm *w);
+
+/* The counters of all contexts by name. Null when out of memory. */
+json_t *prewarm_counters_json(const struct prewarm *w);
+
+/* Says the library's warnings on stderr. */
+void prewarm_note_warnings(const struct prewarm *w);
+
+/* Prints on stderr one line for each reason why problems were left out, then one for the first
+ * failure, of a problem or of storing; if there is none, the warnings. Returns an exit status. */
+int prewarm_conclude(const struct prewarm *w);
 
 #endif

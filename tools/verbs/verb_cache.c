@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* quern cache: what is kept, whether it is whole, removing it, and giving it to others. */
+/* quern cache: what is kept, whether it is whole, removing it, and sharing it with others. */
 #include "files/files.h"
 #include "files/json_file.h"
 #include "files/layer_words.h"
@@ -7,6 +7,7 @@
 #include "files/signing.h"
 #include "command/options.h"
 #include "command/table.h"
+#include "verbs/verb_cache_pull.h"
 #include "verbs/verb_cache_revoke.h"
 
 #include <errno.h>
@@ -211,11 +212,11 @@ static int push_cache(const struct common *common, quern_ctx *ctx, const char *d
 
 /* ---- The verb -------------------------------------------------------------------------------- */
 
-static int act(const struct common *common, const char *sign_key)
+static int act(const struct common *common, const char *sign_key, const char *manifest)
 {
-    enum { STAT = 1, LIST, VERIFY, CLEAR, PUSH, REVOKE };
-    const int action = options_action(common, "stat|list|verify|clear|push|revoke");
-    const int least = action == REVOKE ? 3 : action == PUSH ? 2 : 1;
+    enum { STAT = 1, LIST, VERIFY, CLEAR, PUSH, PULL, REVOKE };
+    const int action = options_action(common, "stat|list|verify|clear|push|pull|revoke");
+    const int least = action == REVOKE ? 3 : action == PUSH || action == PULL ? 2 : 1;
     quern_ctx *ctx;
 
     if (!action)
@@ -223,14 +224,19 @@ static int act(const struct common *common, const char *sign_key)
     if (common->argument_count > least && action != REVOKE)
         return misuse("one argument too many: '%s'", common->arguments[least]);
     if (common->argument_count < 2 && least > 1)
-        return misuse("where to? name the directory that a web server has below its address, or "
-                      "that address");
+        return misuse("%s? name the directory that a web server has below its address, or "
+                      "that address",
+                      action == PULL ? "from where" : "where to");
     if (common->argument_count < least)
         return misuse("which? name the keys of the entries, as quern cache list --json has them");
     if (sign_key && action != PUSH && action != REVOKE)
         return misuse("--sign-key goes with push and revoke");
+    if (manifest && action != PULL)
+        return misuse("--manifest goes with pull");
     if (!sign_key && action == REVOKE)
         return misuse("revoke wants --sign-key FILE, the secret key that signed the entries");
+    if (action == PULL) /* it opens a context for each target */
+        return cache_pull(common, manifest);
     int status = open_storing_context(common, any_target(common), &ctx);
     if (status)
         return status;
@@ -246,19 +252,24 @@ static int act(const struct common *common, const char *sign_key)
 int verb_cache(int argc, char **argv)
 {
     static const struct usage usage = {
-        "stat|list|verify|clear|push DIR|URL|revoke DIR|URL KEY…",
+        "stat|list|verify|clear|push|pull|revoke [DIR|URL] [KEY…]",
         "stat: where the cache is and how full. list: its entries. verify: reads each entry\n"
         "whole and moves damaged ones to quarantine. clear: removes all, without asking.\n"
-        "push: writes all to DIR, for a web server to give to others (QUERN_REMOTE), or sends it\n"
-        "to the server at URL, which takes PUT: http://, https:// or s3://BUCKET/PREFIX.\n"
-        "revoke: adds the entries of these keys, as they lie there, to the list of those that no\n"
-        "machine is to use any more, and takes them out of this cache.\n"};
-    const char *sign_key = NULL;
+        "push DIR|URL: writes all to DIR, for a web server to give to others (QUERN_REMOTE), or\n"
+        "sends it to the server at URL, which takes PUT: http://, https:// or\n"
+        "s3://BUCKET/PREFIX. pull DIR|URL --manifest FILE: brings from there what the layers in\n"
+        "FILE need, checked by QUERN_REMOTE_KEYS, and compiles nothing; exits with 1, and names\n"
+        "what is missing, unless all is there then. revoke DIR|URL KEY…: adds the entries of\n"
+        "these keys, as they lie there, to the list of those that no machine is to use any more,\n"
+        "and takes them out of this cache.\n"};
+    const char *sign_key = NULL, *manifest = NULL;
     const struct flag flags[] = {{"sign-key", FLAG_TEXT, &sign_key, "FILE",
                                   "push, revoke: sign with the secret key in FILE"},
+                                 {"manifest", FLAG_TEXT, &manifest, "FILE",
+                                  "pull: layers that QUERN_RECORD noted of a run (QUERN_MANIFEST)"},
                                  {0}};
     struct common common;
 
     const int status = options_parse(&common, argc, argv, &usage, flags);
-    return status < 0 ? act(&common, sign_key) : status;
+    return status < 0 ? act(&common, sign_key, manifest) : status;
 }

@@ -8,123 +8,13 @@
 
 #include "measure/counts.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
-#define THREADS_MAX 64
 /* The seed of random operands. Any will do, but always the same, so that a failure shows again. */
 #define VERIFY_SEED 20
-
-/* ---- Making ---------------------------------------------------------------------------------- */
-
-/* Problems that threads take one after another. */
-struct line {
-    struct prewarm *w;
-    quern_ctx *ctx;
-    size_t end;
-    pthread_mutex_t lock; /* of the rest */
-    size_t next, done;
-};
-
-void prewarm_keep_error(struct prewarm_problem *p, quern_status status)
-{
-    const struct quern_error *e = quern_last_error();
-
-    p->status = status;
-    snprintf(p->error, sizeof p->error, "%s%s%s",
-             e->message[0] ? e->message : quern_status_name(status), e->log[0] ? ": " : "", e->log);
-}
-
-/* Adds to a problem's kernels those of an op that it does not have yet. */
-static quern_status keep_kernels(struct prewarm_problem *p, const quern_op *op)
-{
-    for (size_t i = 0; i < quern_op_kernel_count(op); i++) {
-        struct quern_kernel_info info = QUERN_INIT(struct quern_kernel_info);
-        const quern_status status = quern_op_kernel(op, i, &info);
-        size_t j = 0;
-        if (status)
-            return status;
-        while (j < p->kernel_count && strcmp(p->kernels[j].entry_key, info.entry_key))
-            j++;
-        if (j < p->kernel_count || j == PREWARM_KERNELS_MAX)
-            continue;
-        struct prewarm_kernel *k = &p->kernels[p->kernel_count++];
-        *k = (struct prewarm_kernel){.m_lo = info.m_lo,
-                                     .and_more = info.and_more,
-                                     .m_hi = info.m_hi,
-                                     .cached = info.cached,
-                                     .compile_ms = info.compile_ms,
-                                     .object_bytes = info.object_bytes,
-                                     .resources = info.resources};
-        snprintf(k->symbol, sizeof k->symbol, "%s", info.symbol);
-        memcpy(k->source_key, info.source_key, sizeof k->source_key);
-        memcpy(k->entry_key, info.entry_key, sizeof k->entry_key);
-    }
-    return QUERN_OK;
-}
-
-static void make(quern_ctx *ctx, struct prewarm_problem *p)
-{
-    for (size_t i = 0; !p->status && i < p->m.count; i++) {
-        quern_op *op = NULL;
-        quern_status status =
-            quern_op_create_range(ctx, &p->problem, p->m.ranges[i].lo, p->m.ranges[i].hi, &op);
-        if (!status)
-            status = keep_kernels(p, op);
-        if (status)
-            prewarm_keep_error(p, status);
-        quern_op_release(op);
-    }
-}
-
-static void *work(void *user)
-{
-    struct line *line = user;
-    struct prewarm *w = line->w;
-
-    for (;;) {
-        pthread_mutex_lock(&line->lock);
-        const size_t i = line->next++;
-        pthread_mutex_unlock(&line->lock);
-        if (i >= line->end)
-            return NULL;
-        make(line->ctx, &w->problems[i]);
-        pthread_mutex_lock(&line->lock);
-        progress_draw("compiling", ++line->done, w->count, w->problems[i].layers);
-        pthread_mutex_unlock(&line->lock);
-    }
-}
-
-/* Compiles take place in the workers; these threads only keep them busy. */
-static void make_all(struct prewarm *w, const struct prewarm_target *t, quern_ctx *ctx)
-{
-    struct line line = {.w = w,
-                        .ctx = ctx,
-                        .end = t->end,
-                        .lock = PTHREAD_MUTEX_INITIALIZER,
-                        .next = t->first,
-                        .done = t->first};
-    pthread_t threads[THREADS_MAX];
-    size_t started = 0;
-    const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    size_t wanted = (size_t)(w->common.library.jobs ? w->common.library.jobs : cpus > 0 ? cpus : 1);
-
-    if (wanted > t->end - t->first)
-        wanted = t->end - t->first;
-    if (wanted > THREADS_MAX)
-        wanted = THREADS_MAX;
-    progress_draw("compiling", t->first, w->count, "");
-    while (started + 1 < wanted && !pthread_create(&threads[started], NULL, work, &line))
-        started++;
-    work(&line);
-    for (size_t i = 0; i < started; i++)
-        pthread_join(threads[i], NULL);
-    progress_clear();
-}
 
 /* ---- Verifying ------------------------------------------------------------------------------- */
 
@@ -267,56 +157,12 @@ double prewarm_per_weight(const struct prewarm_run *r)
 
 /* ---- The verb -------------------------------------------------------------------------------- */
 
-/* Takes the library's log. A full disk makes every put fail for the same reason: so warnings are
- * kept for one line at the end, and shown as they come only when more than warnings were asked for.
- */
-static void keep_warning(void *user, enum quern_log_level level, const char *text)
-{
-    struct prewarm *w = user;
-
-    if (level == QUERN_LOG_WARN && w->warning_count++ < WARNINGS_MAX)
-        snprintf(w->warnings[w->warning_count - 1], sizeof w->warnings[0], "%s", text);
-    if (level != QUERN_LOG_WARN || w->common.library.log_level > QUERN_LOG_WARN)
-        note("%s", text);
-}
-
 static double now(void)
 {
     struct timespec t;
 
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* Names a problem, and those behind it that were left out for the same reason. */
-static void describe(const struct prewarm *w, const struct prewarm_problem *p, char text[1024])
-{
-    const bool which = w->target_count > 1;
-    int n = 0;
-
-    for (const struct prewarm_problem *q = p; q < w->problems + w->count && n < 1000; q++)
-        if (q == p || (prewarm_is_impossible(q) && !strcmp(q->error, p->error)))
-            n += snprintf(text + n, 1024 - (size_t)n, "%s%.300s%s%s", n ? ", " : "",
-                          q->layers[0] ? q->layers : q->text, which ? " for " : "",
-                          which ? w->targets[q->target].info.name : "");
-}
-
-/* The last line about problems that failed; returns the exit status. Problems that cannot be are no
- * failure of the work that is done for the others. */
-static int conclude_failed(const struct prewarm *w, const struct prewarm_problem *first,
-                           size_t failed, bool any_failed)
-{
-    char text[1024];
-
-    describe(w, first, text);
-    if (any_failed)
-        return fail("%zu of %zu problems failed; %s: %s", failed, w->count, text, first->error);
-    if (!w->skip_impossible)
-        return impossible("%zu of %zu problems cannot be made; %s: %s", failed, w->count, text,
-                          first->error);
-    note("%zu of %zu problems cannot be made and are skipped; %s: %s", failed, w->count, text,
-         first->error);
-    return EXIT_OK;
 }
 
 /* Says what a list of rows with gaps is not: enough for a host, whose ops are for every M up to
@@ -329,79 +175,10 @@ static void note_gaps(const struct m_set *m)
              (long long)m_most(m), (long long)m_most(m));
 }
 
-/* Prints one line for each reason why problems were left out, then one for the first failure;
- * returns the exit status. */
-static int conclude(const struct prewarm *w)
-{
-    size_t failed = 0;
-    const struct prewarm_problem *first = NULL;
-    bool any_failed = false;
-    char text[1024];
-
-    for (size_t i = 0; i < w->count; i++) {
-        const struct prewarm_problem *const p = &w->problems[i];
-        if (!p->status)
-            continue;
-        failed++;
-        /* the last line is about what failed, if anything did */
-        if (!first || (!any_failed && !prewarm_is_impossible(p)))
-            first = p;
-        any_failed |= !prewarm_is_impossible(p);
-    }
-    for (size_t i = 0; i < w->count; i++) {
-        const struct prewarm_problem *const p = &w->problems[i];
-        size_t same = 0;
-        if (!p->status)
-            continue;
-        while (strcmp(w->problems[same].error, p->error) != 0)
-            same++;
-        if (same == i && prewarm_is_impossible(p) && strcmp(p->error, first->error) != 0) {
-            describe(w, p, text);
-            note("%s: %s", text, p->error);
-        }
-    }
-    const int status = first ? conclude_failed(w, first, failed, any_failed) : EXIT_OK;
-    if (status)
-        return status;
-    const uint64_t put_failed = w->counters[QUERN_STAT_PUT_FAILED];
-    if (put_failed)
-        return fail("%llu kernel%s could not be stored: %s; make room there, or name another "
-                    "directory with --cache-dir",
-                    (unsigned long long)put_failed, put_failed == 1 ? "" : "s",
-                    w->warning_count ? w->warnings[0] : "the cache is not writable");
-    for (size_t i = 0; i < w->warning_count && i < WARNINGS_MAX; i++)
-        note("warning: %s", w->warnings[i]);
-    if (w->warning_count > WARNINGS_MAX)
-        note("%zu more warnings; --log info shows all", w->warning_count - WARNINGS_MAX);
-    return EXIT_OK;
-}
-
-static int make_target(struct prewarm *w, const struct prewarm_target *t)
-{
-    uint64_t counters[QUERN_STAT_COUNT];
-    quern_ctx *ctx;
-
-    const int status = open_storing_context(&w->common, t->text, &ctx);
-    if (status)
-        return status;
-    make_all(w, t, ctx);
-    quern_remote_settle(ctx);
-    if (!quern_stats(ctx, counters, QUERN_STAT_COUNT))
-        for (size_t i = 0; i < QUERN_STAT_COUNT; i++)
-            w->counters[i] += counters[i];
-    quern_close(ctx);
-    return EXIT_OK;
-}
-
 static int prewarm(struct prewarm *w)
 {
-    int status = EXIT_OK;
-
-    w->common.library.log = keep_warning;
-    w->common.library.log_user = w;
     const double start = now();
-    for (size_t t = 0; !status && t < w->target_count; t++)
-        status = make_target(w, &w->targets[t]);
+    int status = prewarm_make(w, "compiling");
     if (status)
         return status;
     w->make_seconds = now() - start;
@@ -416,7 +193,7 @@ static int prewarm(struct prewarm *w)
         any = w->problems[i].kernel_count > 0;
     status = any ? prewarm_report(w) : EXIT_OK;
     note_gaps(&w->m_set);
-    const int verdict = conclude(w);
+    const int verdict = prewarm_conclude(w);
     return verdict ? verdict : status;
 }
 

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+/* Has the library find or make the kernels of a prewarm's problems (prewarm_work.h). */
+#include "command/progress.h"
+#include "prewarm/prewarm_work.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define THREADS_MAX 64
+
+/* Problems that threads take one after another. */
+struct line {
+    struct prewarm *w;
+    quern_ctx *ctx;
+    const char *doing;
+    size_t end;
+    pthread_mutex_t lock; /* of the rest */
+    size_t next, done;
+};
+
+void prewarm_keep_error(struct prewarm_problem *p, quern_status status)
+{
+    const struct quern_error *e = quern_last_error();
+
+    p->status = status;
+    snprintf(p->error, sizeof p->error, "%s%s%s",
+             e->message[0] ? e->message : quern_status_name(status), e->log[0] ? ": " : "", e->log);
+}
+
+/* Adds to a problem's kernels those of an op that it does not have yet. */
+static quern_status keep_kernels(struct prewarm_problem *p, const quern_op *op)
+{
+    for (size_t i = 0; i < quern_op_kernel_count(op); i++) {
+        struct quern_kernel_info info = QUERN_INIT(struct quern_kernel_info);
+        const quern_status status = quern_op_kernel(op, i, &info);
+        size_t j = 0;
+        if (status)
+            return status;
+        while (j < p->kernel_count && strcmp(p->kernels[j].entry_key, info.entry_key))
+            j++;
+        if (j < p->kernel_count || j == PREWARM_KERNELS_MAX)
+            continue;
+        struct prewarm_kernel *k = &p->kernels[p->kernel_count++];
+        *k = (struct prewarm_kernel){.m_lo = info.m_lo,
+                                     .and_more = info.and_more,
+                                     .m_hi = info.m_hi,
+                                     .cached = info.cached,
+                                     .compile_ms = info.compile_ms,
+                                     .object_bytes = info.object_bytes,
+                                     .resources = info.resources};
+        snprintf(k->symbol, sizeof k->symbol, "%s", info.symbol);
+        memcpy(k->source_key, info.source_key, sizeof k->source_key);
+        memcpy(k->entry_key, info.entry_key, sizeof k->entry_key);
+    }
+    return QUERN_OK;
+}
+
+static void make(quern_ctx *ctx, struct prewarm_problem *p)
+{
+    for (size_t i = 0; !p->status && i < p->m.count; i++) {
+        quern_op *op = NULL;
+        quern_status status =
+            quern_op_create_range(ctx, &p->problem, p->m.ranges[i].lo, p->m.ranges[i].hi, &op);
+        if (!status)
+            status = keep_kernels(p, op);
+        if (status)
+            prewarm_keep_error(p, status);
+        quern_op_release(op);
+    }
+}
+
+static void *work(void *user)
+{
+    struct line *line = user;
+    struct prewarm *w = line->w;
+
+    for (;;) {
+        pthread_mutex_lock(&line->lock);
+        const size_t i = line->next++;
+        pthread_mutex_unlock(&line->lock);
+        if (i >= line->end)
+            return NULL;
+        make(line->ctx, &w->problems[i]);
+        pthread_mutex_lock(&line->lock);
+        progress_draw(line->doing, ++line->done, w->count, w->problems[i].layers);
+        pthread_mutex_unlock(&line->lock);
+    }
+}
+
+/* Compiles take place in the workers; these threads only keep them busy. */
+static void make_all(struct prewarm *w, const struct prewarm_target *t, quern_ctx *ctx,
+                     const char *doing)
+{
+    struct line line = {.w = w,
+                        .ctx = ctx,
+                        .doing = doing,
+                        .end = t->end,
+                        .lock = PTHREAD_MUTEX_INITIALIZER,
+                        .next = t->first,
+                        .done = t->first};
+    pthread_t threads[THREADS_MAX];
+    size_t started = 0;
+    const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    size_t wanted = (size_t)(w->common.library.jobs ? w->common.library.jobs : cpus > 0 ? cpus : 1);
+
+    if (wanted > t->end - t->first)
+        wanted = t->end - t->first;
+    if (wanted > THREADS_MAX)
+        wanted = THREADS_MAX;
+    progress_draw(doing, t->first, w->count, "");
+    while (started + 1 < wanted && !pthread_create(&threads[started], NULL, work, &line))
+        started++;
+    work(&line);
+    for (size_t i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
+    progress_clear();
+}
+
+/* Takes the library's log. A full disk makes every put fail for the same reason: so warnings are
+ * kept for one line at the end, and shown as they come only when more than warnings were asked for.
+ */
+static void keep_warning(void *user, enum quern_log_level level, const char *text)
+{
+    struct prewarm *w = user;
+
+    if (level == QUERN_LOG_WARN && w->warning_count++ < WARNINGS_MAX)
+        snprintf(w->warnings[w->warning_count - 1], sizeof w->warnings[0], "%s", text);
+    if (level != QUERN_LOG_WARN || w->common.library.log_level > QUERN_LOG_WARN)
+        note("%s", text);
+}
+
+static int make_target(struct prewarm *w, const struct prewarm_target *t, const char *doing)
+{
+    uint64_t counters[QUERN_STAT_COUNT];
+    quern_ctx *ctx;
+
+    const int status = open_storing_context(&w->common, t->text, &ctx);
+    if (status)
+        return status;
+    make_all(w, t, ctx, doing);
+    quern_remote_settle(ctx);
+    if (!quern_stats(ctx, counters, QUERN_STAT_COUNT))
+        for (size_t i = 0; i < QUERN_STAT_COUNT; i++)
+            w->counters[i] += counters[i];
+    quern_close(ctx);
+    return EXIT_OK;
+}
+
+int prewarm_make(struct prewarm *w, const char *doing)
+{
+    int status = EXIT_OK;
+
+    w->common.library.log = keep_warning;
+    w->common.library.log_user = w;
+    for (size_t t = 0; !status && t < w->target_count; t++)
+        status = make_target(w, &w->targets[t], doing);
+    return status;
+}
