@@ -71,6 +71,10 @@ def test_what_is_needed_comes(quern, made, keys, place):
     assert report["counters"]["compile_ok"] == 0
     all_there(quern, made)
     assert pull(quern, made, place[1], env=keys)[0] == (2, 2, 0, 0)
+    # the manifest by its variable
+    counts = quern.json("cache", "pull", place[1], "--allow-unverified",
+                        env={**keys, "QUERN_MANIFEST": str(made / "layers.txt")})
+    assert (counts["kernels"], counts["present"]) == (2, 2)
     # what one already has is not asked for; a table says the same
     quern("cache", "clear")
     quern("prewarm", *TARGET, "--m", "1", LAYER.format(256))
@@ -118,6 +122,23 @@ def test_a_kernel_that_several_lines_need_is_one(quern, made, keys, place, tmp_p
     known = {e["key"] for e in quern.json("cache", "list")["entries"]}
     counts, report, _ = pull(quern, tmp_path, place[1], layers="twice", env=keys)
     assert counts == (len(known), len(known), 0, 0)
+
+
+def test_a_long_list_is_asked_for_whole(quern, keys, place, tmp_path):
+    """More kernels at once than the library has questions to a remote pending: none is left out,
+    though none is there."""
+    sizes = range(512, 512 + 48 * 64, 64)
+    (tmp_path / "long.txt").write_text("".join(
+        f"target=gfx1030 m=1-16384 wq=nf4 n={n} k=4096 a=bf16\n" for n in sizes))
+    counts, report, _ = pull(quern, tmp_path, place[1], "--jobs", "64", layers="long", env=keys,
+                             status=1)
+    # each is asked for by two keys, of 256 questions that may be pending
+    assert counts == (len(report["missing_kernels"]), 0, 0, counts[0]) and 2 * counts[0] > 256
+    assert report["counters"]["remote_skipped"] == 0
+    env = {**keys, "QUERN_REMOTE": str(place[1])}
+    report = quern.json("prewarm", "--allow-unverified", "--jit", "off", "--jobs", "64",
+                        "--manifest", tmp_path / "long.txt", env=env, status=1)
+    assert report["counters"]["remote_skipped"] == 0
 
 
 def test_what_another_signed_does_not_come(quern, made, keys, place):
@@ -205,6 +226,7 @@ def test_what_makes_no_sense(quern, made, keys):
     layers = ("--manifest", made / "layers.txt")
     refused(2, "from where?", "pull", *layers)
     refused(2, "which kernels? give --manifest FILE", "pull", made / "signed")
+    refused(2, "which kernels?", "pull", made / "signed", env={**keys, "QUERN_MANIFEST": ""})
     refused(2, "one argument too many", "pull", made, made, *layers)
     refused(2, "--manifest goes with pull", "push", made, *layers)
     refused(2, "--sign-key goes with push and revoke", "pull", made, "--sign-key", "x", *layers)

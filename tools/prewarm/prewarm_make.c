@@ -9,6 +9,10 @@
 #include <unistd.h>
 
 #define THREADS_MAX 64
+/* Where nothing is compiled, threads wait for a disk and a remote, so that more than there are CPUs
+ * are of use. The library has at most 256 questions to a remote pending, and leaves out more; an op
+ * has up to nine kernels, each of which is asked for by two keys then. */
+#define FETCH_THREADS 12
 
 /* Problems that threads take one after another. */
 struct line {
@@ -89,7 +93,18 @@ static void *work(void *user)
     }
 }
 
-/* Compiles take place in the workers; these threads only keep them busy. */
+/* How many threads make kernels at once. Compiles take place in the workers; these threads only
+ * keep them busy. */
+static size_t threads_for(const struct prewarm *w, quern_ctx *ctx)
+{
+    const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    const size_t jobs = (size_t)w->common.library.jobs;
+
+    if (quern_can_compile(ctx) != QUERN_OK)
+        return jobs && jobs < FETCH_THREADS ? jobs : FETCH_THREADS;
+    return jobs ? jobs : cpus > 0 ? (size_t)cpus : 1;
+}
+
 static void make_all(struct prewarm *w, const struct prewarm_target *t, quern_ctx *ctx,
                      const char *doing)
 {
@@ -102,8 +117,7 @@ static void make_all(struct prewarm *w, const struct prewarm_target *t, quern_ct
                         .done = t->first};
     pthread_t threads[THREADS_MAX];
     size_t started = 0;
-    const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    size_t wanted = (size_t)(w->common.library.jobs ? w->common.library.jobs : cpus > 0 ? cpus : 1);
+    size_t wanted = threads_for(w, ctx);
 
     if (wanted > t->end - t->first)
         wanted = t->end - t->first;

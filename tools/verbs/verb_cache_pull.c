@@ -18,10 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Threads that ask at once. The library has at most 256 questions to a remote pending, and leaves
- * out more; an op has up to nine kernels, each of which may be asked for by two keys. */
-#define PULL_THREADS 12
-
 struct pulled {
     char key[33], source_key[33];
     char target[32], kernel[128], problem[QUERN_TEXT_MAX];
@@ -182,7 +178,6 @@ static int pull(struct prewarm *w, struct pull *p)
     o->remote_grace_ms = -1;
     o->jit = QUERN_JIT_OFF;
     o->base = QUERN_BASE_OFF; /* a base kernel that serves a layer would hide what it misses */
-    o->jobs = o->jobs && o->jobs < PULL_THREADS ? o->jobs : PULL_THREADS;
     o->event = take_event;
     o->event_user = p;
     int status = prewarm_make(w, "fetching");
@@ -201,11 +196,12 @@ static int pull(struct prewarm *w, struct pull *p)
 int cache_pull(const struct common *common, const char *manifest)
 {
     static struct prewarm w; /* large */
-    struct prewarm_origin from = {.manifest = manifest};
+    const char *const named = manifest ? manifest : secure_getenv("QUERN_MANIFEST");
+    struct prewarm_origin from = {.manifest = named};
     struct pull p = {0};
     char *place = NULL;
 
-    if (!manifest && !secure_getenv("QUERN_MANIFEST"))
+    if (!named || !*named)
         return misuse("which kernels? give --manifest FILE, the layers that QUERN_RECORD noted of "
                       "a run (QUERN_MANIFEST)");
     int status = check_mode(common);
