@@ -195,6 +195,8 @@ def test_a_compilers_log(run):
         run(*words, env={"QUERN_ROCM_PATH": rocm})
 
 
+@pytest.mark.skipif(COMMAND.parents[1].name in ("asan", "tsan"),
+                    reason="Python is no host of a library with a sanitizer's calls")
 def test_what_a_host_is_told(tmp_path):
     """A host prints what quern_doctor tells it as it comes."""
     program = ("import ctypes, sys\n"
