@@ -185,7 +185,8 @@ static int pull(struct prewarm *w, struct pull *p)
         return status;
     if (p->failed)
         return fail("out of memory");
-    qsort(p->missing, p->missing_count, sizeof *p->missing, compare_missing);
+    if (p->missing_count) /* else there is no array, which qsort may not be given */
+        qsort(p->missing, p->missing_count, sizeof *p->missing, compare_missing);
     status = w->common.json ? print_json(p, w) : print_text(p);
     if (p->missing_count) /* why, if the remote is to blame; else they are said at the end */
         prewarm_note_warnings(w);
