@@ -116,7 +116,9 @@ static void open_rows(void)
     if (rows.file || !directory || !*directory)
         return;
     snprintf(path, sizeof path, "%s/%s", directory, program_invocation_short_name);
-    rows.file = fopen(path, "w");
+    /* One program may run more than once in a whole run, as under tests/check_hw.py for one GPU
+     * only: its later runs add to what the first one noted, and take nothing away. */
+    rows.file = fopen(path, "a");
     assert_non_null(rows.file);
     must(bodies_open(QUERN_ISA_X86_64, NULL, &bodies, &library));
     for (size_t t = 0; bodies->tables[t]; t++)
