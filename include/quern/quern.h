@@ -572,7 +572,8 @@ struct quern_args {
                             * anything above, unsigned: none. A's row is rows / top_k, C's rows */
     const void *experts; /* i32 [slots / B]: whose weights a block of B slots has; -1: zeros are
                             * written to its rows of C; any other that is not one: nothing is */
-    const void *rows_used; /* i32 [1]: slots from there on are not looked at */
+    const void *rows_used; /* i32 [1]: slots in use, a multiple of B; those behind may
+                            * hold anything */
     const void *routing;   /* f32 [V]: what a row of C is multiplied by; null: by nothing */
     int64_t slots;         /* how many there are, a multiple of B; 0: as quern_moe_slots says, which
                             * op=moe_align takes alone */
@@ -595,11 +596,13 @@ QUERN_API quern_status quern_op_launch(quern_op *op, const struct quern_args *ar
 
 /*
  * Rows of the blocks of op=moe in a launch of m rows of A: *rows, a power of two; 0 of another op.
- * It depends on the target, the number of experts, the types of weights and of A, and the number of
- * choices m·top_k alone: the op that makes gate and up of tokens, and the op that takes their
- * products back, whose rows of A are choices (top_k=1), are launched with the same blocks. For an m
- * of op=moe that needs a kernel which the op was not created for (m_max) there is no answer, and no
- * launch. Does not block. QUERN_E_ARGUMENT, QUERN_E_NOT_READY.
+ * It depends on the target, the number of experts, the types of weights and of A, the number of
+ * choices m·top_k, and on whether matrix units take the problem: the op that makes gate and up of
+ * tokens, and the op that takes their products back, whose rows of A are choices (top_k=1), have
+ * the same blocks unless matrix units take the N and K of only one. Compare the two, and where they
+ * differ set the problems' block_rows. For an m of op=moe that needs a kernel which the op was not
+ * created for (m_max) there is no answer, and no launch. Does not block. QUERN_E_ARGUMENT,
+ * QUERN_E_NOT_READY.
  */
 QUERN_API quern_status quern_op_block_rows(const quern_op *op, int64_t m, int *rows);
 

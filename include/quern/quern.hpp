@@ -34,7 +34,7 @@ struct Problem : Sized<quern_problem> {
     {
         return quern_repack(this, to, b, out);
     }
-    /* Of op=moe, with the block_rows of Op::block_rows. */
+    /* Of op=moe, with the block_rows of Op::block_rows; align of op=moe_align, too. */
     quern_status slots(int64_t m, int64_t *slots) const { return quern_moe_slots(this, m, slots); }
     quern_status align(int64_t m, const int32_t *topk_ids, int32_t *rows_out, int32_t *experts_out,
                        int32_t *rows_used_out) const

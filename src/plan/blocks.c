@@ -56,6 +56,7 @@ static quern_status add_block(struct plan_set *set, const struct plan *base, int
     static const enum plan_units units[] = {PLAN_UNITS_TILES, PLAN_UNITS_MATRIX, PLAN_UNITS_VECTOR};
     struct plan *const p = &set->plans[set->count];
     quern_status status = QUERN_E_DECLINED;
+    bool tried = false;
 
     for (size_t i = 0; i < COUNT(units); i++) {
         const struct family *const f = family_of(&base->problem, base->target, units[i]);
@@ -67,6 +68,7 @@ static quern_status add_block(struct plan_set *set, const struct plan *base, int
         by.block_rows = block_rows;
         if (!m_tile)
             continue;
+        tried = true;
         if (units[i] == PLAN_UNITS_TILES)
             by.meant_for = by.together * m_tile;
         const quern_status added =
@@ -80,6 +82,9 @@ static quern_status add_block(struct plan_set *set, const struct plan *base, int
         if (status == QUERN_OK && units[i] == PLAN_UNITS_TILES)
             break;
     }
+    /* a family that declines says why itself */
+    FAIL_IF(!tried, QUERN_E_DECLINED, "block_rows=%d: blocks of this problem on %s have more rows",
+            block_rows, base->target->name);
     if (status == QUERN_OK)
         set->count++;
     return status;

@@ -220,7 +220,8 @@ bool plan_has_shape(const struct plan *p, const char *words);
 
 /* The rows of a block of op=moe that has m rows of A, by its kernels' plans; 0 of another op. All
  * ops of a target with as many experts, whose weights and A have the same types, have the same for
- * as many choices. 0, too, if the set has no kernel for blocks of so many rows. */
+ * as many choices if matrix units take all of them or none.
+ * 0, too, if the set has no kernel for blocks of so many rows. */
 int plan_block_rows(const struct plan_set *set, int64_t m);
 
 /* The plan that serves m rows, 1 ≤ m ≤ m_max. */

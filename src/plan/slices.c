@@ -241,8 +241,8 @@ void plan_geometry(const struct plan *p, int64_t slices, unsigned compute_units,
 {
     const int64_t groups = p->row_groups + p->skewed;
     const int64_t units = compute_units ? compute_units : p->target->cus;
-    /* blocks of op=moe share the compute units: all that may be used, of which each expert that has
-     * any rarely has more than one */
+    /* blocks of op=moe share the compute units: as many as are expected to have work, which is at
+     * most one for each expert */
     const int64_t experts = p->block_rows ? p->problem.experts * (p->block_rows / p->m_tile) : 1;
     const int64_t own = p->resident * units / (slices < experts ? slices : experts);
     const int64_t held = model_at_most((int)(own ? own : p->resident), PLAN_GRID_Y_MAX);

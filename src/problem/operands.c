@@ -223,7 +223,8 @@ bool operand_describe(const struct quern_problem *p, enum operand which, int64_t
                                   .bytes = element.bytes,
                                   .access = operand_access(p, which),
                                   .weights = row->weights};
-    /* N and K are at most 2^30 and m is less than 2^31, so that the product fits 64 bits */
+    /* N and K are at most 2^30 and m is less than 2^31, so that the product fits 64 bits, but for
+     * stacks of more than 2^60 weights of op=moe, which no memory holds */
     for (int i = 0; i < shape.rank; i++)
         out->bytes *= (uint64_t)(out->shape[i] = shape.size[i]);
     return true;

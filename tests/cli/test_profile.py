@@ -214,6 +214,18 @@ def test_operands_of_its_own(warm, built, tmp_path):
     warm.refused("profile", built / "plan.json", "d=x", status=2, says="'d'")
 
 
+def test_a_plan_whose_m_is_not_that_of_its_operands(warm, tmp_path):
+    warm("build", "op=moe wq=fp8 n=64 k=64 a=bf16 experts=4 top_k=2", "--target", "gfx942",
+         "--m", "4", "--out", tmp_path)  # fmt: skip
+    path = tmp_path / "plan.json"
+    plan = json.loads(path.read_text())
+    warm.json("profile", path)
+    plan["m"] = [4000000, 4000000]
+    path.write_text(json.dumps(plan))
+    warm.refused("profile", path, status=2,
+                 says=["512 bytes for operand a", "512000000 at m=4000000"])  # fmt: skip
+
+
 # ---- The page ------------------------------------------------------------------------------------
 
 

@@ -314,7 +314,7 @@ static void test_hostile(void **state)
     check_hostile("gfx90a", "op=moe wq=none n=12 k=40 a=bf16 experts=3 top_k=2", 4, 8e-3);
 }
 
-/* All tokens on one expert; then rows of C and A further apart, no row weights, fewer slots. */
+/* All tokens on one expert; then no row weights, and fewer slots. */
 static void test_launch(void **state)
 {
     struct mixture x;
@@ -503,6 +503,10 @@ static void test_refused(void **state)
                   "top_k=2");
     assert_int_equal(plan_make(&far, target_named("sm_90"), &set), QUERN_E_DECLINED);
     t_message_has("layout=bnb");
+    const struct quern_problem low =
+        t_problem("op=moe wq=int4 n=64 k=128 a=bf16 experts=8 top_k=2 block_rows=4");
+    assert_int_equal(plan_make(&low, target_named("sm_90"), &set), QUERN_E_DECLINED);
+    t_message_has("block_rows=4: blocks of this problem on sm_90 have more rows");
 }
 
 int main(void)

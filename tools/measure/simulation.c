@@ -35,7 +35,7 @@ static void make_up(const struct plan_operand *o, void *memory)
     }
 }
 
-static struct buffer *buffer_named(struct simulation *s, const char *name)
+static const struct buffer *find_buffer(const struct simulation *s, const char *name)
 {
     for (size_t i = 0; i < s->buffer_count; i++)
         if (!strcmp(s->buffers[i].name, name))
@@ -60,18 +60,42 @@ static void make_up_ids(const struct quern_problem *p, int64_t m, int32_t *ids)
     }
 }
 
+/* Refuses a plan whose list gives an operand another size than its problem does at its m: numbers
+ * that are made up for the one would not fit the other. */
+static int check_sizes(const struct simulation *s, const struct quern_problem *p)
+{
+    struct quern_operand operands[QUERN_OPERANDS_MAX];
+    size_t count = 0;
+    const quern_status e = quern_problem_operands(p, s->plan.m, operands, &count);
+
+    if (e)
+        return fail_status(e, NULL);
+    for (size_t i = 0; i < count; i++) {
+        const struct buffer *const b = find_buffer(s, operands[i].name);
+        if (b && b->bytes != operands[i].bytes)
+            return misuse("the plan lists %llu bytes for operand %s, its problem %llu at m=%lld",
+                          (unsigned long long)b->bytes, b->name,
+                          (unsigned long long)operands[i].bytes, (long long)s->plan.m);
+    }
+    return EXIT_OK;
+}
+
 /* Makes up which experts the rows of A go to, where no file says it. Any bits would name none. */
 static int make_up_blocks(struct simulation *s)
 {
     struct quern_problem p = QUERN_INIT(struct quern_problem);
-    struct buffer *const rows = buffer_named(s, "rows"),
-                         *const experts = buffer_named(s, "experts"),
-                         *const used = buffer_named(s, "rows_used"),
-                         *const chosen = buffer_named(s, "topk_ids");
+    const struct buffer *const rows = find_buffer(s, "rows"),
+                               *const experts = find_buffer(s, "experts"),
+                               *const used = find_buffer(s, "rows_used"),
+                               *const chosen = find_buffer(s, "topk_ids");
     const int64_t m = s->plan.m;
 
-    if (!s->plan.problem || quern_problem_parse(s->plan.problem, &p))
+    if (!s->plan.problem || quern_problem_parse(s->plan.problem, &p) ||
+        (p.op != QUERN_OP_MOE && p.op != QUERN_OP_MOE_ALIGN))
         return EXIT_OK;
+    const int bad = check_sizes(s, &p);
+    if (bad)
+        return bad;
     if (p.op == QUERN_OP_MOE_ALIGN && chosen && !chosen->path)
         make_up_ids(&p, m, chosen->memory);
     if (p.op != QUERN_OP_MOE || !rows || !experts || !used || rows->path || experts->path ||
@@ -130,14 +154,6 @@ static int prepare_unlisted(struct simulation *s, const struct operand_file *fil
                     b->name);
     memcpy(b->before, b->memory, b->bytes);
     return EXIT_OK;
-}
-
-static const struct buffer *find_buffer(const struct simulation *s, const char *name)
-{
-    for (size_t i = 0; i < s->buffer_count; i++)
-        if (!strcmp(s->buffers[i].name, name))
-            return &s->buffers[i];
-    return NULL;
 }
 
 /* Checks, before anything costly is done, that every pointer of a plan without a list of operands
