@@ -134,8 +134,7 @@ static void explain(const struct plan *p, struct str *out)
     const double kernel = target_microseconds(t, (double)e->kernel_cycles);
     const double memory = target_microseconds(t, (double)e->memory_cycles);
 
-    str_addf(out, "%s: any M, family dequant on %s (%s)\n", p->symbol, t->name, t->part);
-    explain_shape(p, out);
+    explain_begin_any(p, out);
     str_addf(out,
              "  grid       %" PRId64 " workgroups of %" PRId64
              " weights fill %u compute units to %u %%\n",

@@ -51,8 +51,7 @@ static void explain(const struct plan *p, struct str *out)
 {
     const struct target *const t = p->target;
 
-    str_addf(out, "%s: any M, family dequant_w4 on %s (%s)\n", p->symbol, t->name, t->part);
-    explain_shape(p, out);
+    explain_begin_any(p, out);
     str_addf(out, "  model      %.1f us of memory at %.0f GB/s, %" PRId64 " workgroups\n",
              target_microseconds(t, (double)p->estimate.memory_cycles), t->bandwidth_gbs,
              p->estimate.workgroups);

@@ -37,6 +37,19 @@ void explain_shape(const struct plan *p, struct str *out)
     field_each(p, explain_field, out);
 }
 
+/* The end of the first line, and the shape. */
+static void explain_family(const struct plan *p, struct str *out)
+{
+    str_addf(out, ", family %s on %s (%s)\n", p->family->name, p->target->name, p->target->part);
+    explain_shape(p, out);
+}
+
+void explain_begin_any(const struct plan *p, struct str *out)
+{
+    str_addf(out, "%s: any M", p->symbol);
+    explain_family(p, out);
+}
+
 void explain_begin(const struct plan *p, struct str *out)
 {
     str_addf(out, "%s: M = %d", p->symbol, p->m_lo);
@@ -44,8 +57,7 @@ void explain_begin(const struct plan *p, struct str *out)
         str_add(out, " and more");
     else if (p->m_hi != p->m_lo)
         str_addf(out, " to %d", p->m_hi);
-    str_addf(out, ", family %s on %s (%s)\n", p->family->name, p->target->name, p->target->part);
-    explain_shape(p, out);
+    explain_family(p, out);
     if (p->block_rows)
         str_addf(out,
                  "  blocks     of %d rows of one expert, in slices of %d; what follows is of %d "
@@ -171,4 +183,17 @@ void explain_end(const struct plan *p, struct str *out)
                      ? "the tuning table's shape is no candidate of this version: the model chose"
                      : "the scan refused the code of a better shape");
     model_explain_rejected(p, out);
+}
+
+void explain_end_align(const struct plan *p, struct str *out)
+{
+    const int64_t most = problem_rows_max(&p->problem);
+    const double one = target_microseconds(p->target, (double)p->family->rows_cycles(p, 1));
+    const double all = target_microseconds(p->target, (double)p->family->rows_cycles(p, most));
+
+    str_addf(
+        out,
+        "  model      %.1f us for one token, %.1f us for the most that a launch takes, %" PRId64
+        ": bound by issue and latency\n",
+        one, all, most);
 }

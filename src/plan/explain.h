@@ -10,6 +10,8 @@
 
 /* The kernel's name, rows of A, family and shape. */
 void explain_begin(const struct plan *p, struct str *out);
+/* The same of a kernel that serves every M, and has no rows of its own. */
+void explain_begin_any(const struct plan *p, struct str *out);
 /* The shape alone: its words in one line, as tuning tables have them, then what each means; both
  * are in the family's table of fields (field.h). */
 void explain_shape(const struct plan *p, struct str *out);
@@ -25,5 +27,8 @@ void explain_pairing(const struct plan *p, enum plan_pairing pairing, struct str
 
 /* The model's times, how memory is read, and shapes that were not chosen. */
 void explain_end(const struct plan *p, struct str *out);
+/* Of op=moe_align, whose kernels serve every M: the model's times of the fewest and the most
+ * tokens. */
+void explain_end_align(const struct plan *p, struct str *out);
 
 #endif

@@ -264,7 +264,7 @@ static int64_t slices_of_block(const struct plan *p)
     return p->block_rows / p->m_tile;
 }
 
-static const char *symbol(const struct plan *p)
+const char *field_symbol(const struct plan *p)
 {
     return p->symbol;
 }
@@ -293,7 +293,7 @@ static bool is_made_to_order(const struct plan *p)
 /* ---- Rows ------------------------------------------------------------------------------------ */
 
 const struct plan_field layer_fields[] = {
-    {FIELD_WORD("SYMBOL", symbol, "name of the kernel")},
+    {FIELD_WORD("SYMBOL", field_symbol, "name of the kernel")},
     {FIELD_IF(FIELD_FLAG, "KNOWN", is_made_to_order, "whether the layer is, and what follows")},
     {FIELD_AT(FIELD_NUMBER, "N", problem.n, "rows of W"), .argument = "layer()->n"},
     {FIELD_AT(FIELD_NUMBER, "K", problem.k, "columns of W"), .argument = "layer()->k"},

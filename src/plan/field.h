@@ -86,6 +86,7 @@ const char *field_fp8_form(enum plan_fp8 fp8);
 extern const struct plan_field tile_fields[], grid_fields[];
 
 /* Words and flags that several families' rows have. */
+const char *field_symbol(const struct plan *p);
 const char *field_a_type(const struct plan *p);
 const char *field_c_type(const struct plan *p);
 const char *field_element(enum quern_dtype t);

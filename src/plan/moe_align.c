@@ -52,12 +52,6 @@ static int64_t expert_bits(const struct plan *p)
     return bits;
 }
 
-/* How often each lane of a launch takes one of `count` things, with so many lanes. */
-static int64_t rounds(int64_t count, int64_t lanes)
-{
-    return model_ceil_div(count, lanes);
-}
-
 /* Cycles of the fullest compute unit, which has one workgroup: its instructions, as they were
  * counted in compiled code, and the wait for the first ids. */
 static int64_t launch_cycles(const struct plan *p, int64_t rows)
@@ -66,13 +60,14 @@ static int64_t launch_cycles(const struct plan *p, int64_t rows)
     const struct target *const t = p->target;
     const int64_t items = (int64_t)p->waves * p->wave_size, all = items * WORKGROUPS;
     const int64_t choices = problem_results(q, rows), slots = problem_slots(q, rows);
-    const int64_t of_own = rounds(choices, all);
+    const int64_t of_own = model_ceil_div(choices, all);
     const int64_t issued =
-        SETUP_SLOTS + ZERO_SLOTS * rounds((p->waves + 2) * (int64_t)(q->experts + SPARE), items) +
-        COUNT_SLOTS * (of_own + rounds(choices - choices / WORKGROUPS, items)) +
+        SETUP_SLOTS +
+        ZERO_SLOTS * model_ceil_div((p->waves + 2) * (int64_t)(q->experts + SPARE), items) +
+        COUNT_SLOTS * (of_own + model_ceil_div(choices - choices / WORKGROUPS, items)) +
         (PLACE_SLOTS + BIT_SLOTS * expert_bits(p)) * of_own +
-        FILL_SLOTS *
-            (rounds((int64_t)q->experts * q->block_rows, all) + rounds(slots - choices, all));
+        FILL_SLOTS * (model_ceil_div((int64_t)q->experts * q->block_rows, all) +
+                      model_ceil_div(slots - choices, all));
 
     return target_latency_cycles(t) +
            model_ceil_div(p->waves, t->simds) * issued * target_issue_cycles(t);
@@ -97,11 +92,7 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
 
 static void explain(const struct plan *p, struct str *out)
 {
-    const struct target *const t = p->target;
-    const int64_t most = problem_rows_max(&p->problem);
-
-    str_addf(out, "%s: any M, family moe_align on %s (%s)\n", p->symbol, t->name, t->part);
-    explain_shape(p, out);
+    explain_begin_any(p, out);
     str_addf(
         out,
         "  grid       %d workgroups of %u work-items, for every M; each counts all choices, and "
@@ -112,21 +103,11 @@ static void explain(const struct plan *p, struct str *out)
              " bytes of LDS (choices of each expert, by waves), %u waves in a "
              "SIMD\n",
              p->lds_bytes, p->estimate.waves_per_simd);
-    str_addf(
-        out,
-        "  model      %.1f us for one token, %.1f us for the most that a launch takes, %" PRId64
-        ": bound by issue and latency\n",
-        target_microseconds(t, (double)launch_cycles(p, 1)),
-        target_microseconds(t, (double)launch_cycles(p, most)), most);
-}
-
-static const char *symbol(const struct plan *p)
-{
-    return p->symbol;
+    explain_end_align(p, out);
 }
 
 static const struct plan_field shape[] = {
-    {FIELD_WORD("SYMBOL", symbol, "name of the kernel")},
+    {FIELD_WORD("SYMBOL", field_symbol, "name of the kernel")},
     {FIELD_AT(FIELD_NUMBER, "EXPERTS", problem.experts, "that choices may name")},
     {FIELD_OF(FIELD_NUMBER, "EXPERT_BITS", expert_bits, "of an expert's number")},
     {FIELD_AT(FIELD_NUMBER, "BLOCK_ROWS", problem.block_rows, "slots of a block")},

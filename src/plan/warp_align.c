@@ -72,11 +72,7 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
 
 static void explain(const struct plan *p, struct str *out)
 {
-    const struct target *const t = p->target;
-    const int64_t most = problem_rows_max(&p->problem);
-
-    str_addf(out, "%s: any M, family warp_align on %s (%s)\n", p->symbol, t->name, t->part);
-    explain_shape(p, out);
+    explain_begin_any(p, out);
     str_addf(out, "  grid       one workgroup of %u work-items, for every M\n",
              (unsigned)p->waves * p->wave_size);
     str_addf(out,
@@ -84,21 +80,11 @@ static void explain(const struct plan *p, struct str *out)
              " bytes of shared memory (choices of each expert, by warps), %u warps in a quarter of "
              "a multiprocessor\n",
              p->lds_bytes, p->estimate.waves_per_simd);
-    str_addf(
-        out,
-        "  model      %.1f us for one token, %.1f us for the most that a launch takes, %" PRId64
-        ": bound by issue and latency\n",
-        target_microseconds(t, (double)launch_cycles(p, 1)),
-        target_microseconds(t, (double)launch_cycles(p, most)), most);
-}
-
-static const char *symbol(const struct plan *p)
-{
-    return p->symbol;
+    explain_end_align(p, out);
 }
 
 static const struct plan_field shape[] = {
-    {FIELD_WORD("SYMBOL", symbol, "name of the kernel")},
+    {FIELD_WORD("SYMBOL", field_symbol, "name of the kernel")},
     {FIELD_AT(FIELD_NUMBER, "EXPERTS", problem.experts, "that choices may name")},
     {FIELD_AT(FIELD_NUMBER, "BLOCK_ROWS", problem.block_rows, "slots of a block")},
     {.kind = FIELD_BLANK},

@@ -5,11 +5,11 @@ and quern's answers against its own CPU encoder."""
 import json
 import os
 import pathlib
-import random
 import struct
 import subprocess
 
 import pytest
+import safetensors
 from conftest import cases
 
 TOP = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -130,25 +130,12 @@ def shapes():
         yield LAYER + name + ".bias", [outputs]
 
 
-def write_model(directory, config=CONFIG, pieces=PIECES, edit=lambda header: None):
+def write_model(directory, config=CONFIG, pieces=PIECES, edit=None):
     """Writes a small model; `edit` changes the safetensors header before it is written."""
-    generator = random.Random(1)
-    header, data = {}, b""
-    for name, shape in shapes():
-        count = 1
-        for size in shape:
-            count *= size
-        values = struct.pack(f"<{count}f", *[generator.gauss(0, 0.3) for _ in range(count)])
-        header[name] = {"dtype": "F32", "shape": shape,
-                        "data_offsets": [len(data), len(data) + len(values)]}
-        data += values
-    edit(header)
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
     directory.mkdir(exist_ok=True)
     (directory / "config.json").write_text(json.dumps(config))
     (directory / "vocab.txt").write_text("\n".join(pieces) + "\n")
-    (directory / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
+    safetensors.write(directory / "model.safetensors", safetensors.gaussian(shapes()), edit)
     return directory
 
 

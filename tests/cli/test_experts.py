@@ -2,15 +2,13 @@
 """examples/moe: a feed-forward layer as a mixture of its parts is that layer, on software GPUs and
 on a GPU; its answers to bad input."""
 
-import json
 import os
 import pathlib
-import random
 import re
-import struct
 import subprocess
 
 import pytest
+import safetensors
 from conftest import cases
 
 TOP = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -80,23 +78,13 @@ def test_a_part_that_is_missing_is_seen(run, model):
 UP, DOWN = (f"encoder.layer.0.{name}.dense." for name in ("intermediate", "output"))
 
 
-def write_model(directory, hidden=64, wide=512, edit=lambda header: None):
+def write_model(directory, hidden=64, wide=512, edit=None):
     """Writes a feed-forward layer and some words; `edit` changes the safetensors header."""
-    generator = random.Random(1)
-    header, data = {}, b""
-    for name, shape in (("embeddings.word_embeddings.weight", [12, hidden]),
-                        (UP + "weight", [wide, hidden]), (UP + "bias", [wide]),
-                        (DOWN + "weight", [hidden, wide]), (DOWN + "bias", [hidden])):
-        count = shape[0] * (shape[1] if shape[1:] else 1)
-        values = struct.pack(f"<{count}f", *[generator.gauss(0, 0.3) for _ in range(count)])
-        header[name] = {"dtype": "F32", "shape": shape,
-                        "data_offsets": [len(data), len(data) + len(values)]}
-        data += values
-    edit(header)
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
+    shapes = (("embeddings.word_embeddings.weight", [12, hidden]),
+              (UP + "weight", [wide, hidden]), (UP + "bias", [wide]),
+              (DOWN + "weight", [hidden, wide]), (DOWN + "bias", [hidden]))
     directory.mkdir(exist_ok=True)
-    (directory / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
+    safetensors.write(directory / "model.safetensors", safetensors.gaussian(shapes), edit)
     return directory
 
 
