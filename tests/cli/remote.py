@@ -8,6 +8,8 @@ import ssl
 import threading
 import time
 
+from conftest import Quern
+
 PORTAL = b"<!doctype html><title>Welcome</title><p>Please accept the terms of this hotel."
 # How long a server that says nothing waits for the other side to go: longer than any limit.
 PATIENCE_S = 120
@@ -183,6 +185,17 @@ class Remote(socketserver.ThreadingTCPServer):
     def stop(self):
         self.shutdown()
         self.server_close()
+
+
+def make_signed(top, prewarm):
+    """What a server is to have, below `top`: a cache that `prewarm` fills, given a quern that uses
+    it; two pairs of keys, ours and theirs; and `signed`, a copy of the cache signed by ours."""
+    quern = Quern(top / "cache")
+    prewarm(quern)
+    for name in ("ours", "theirs"):
+        quern("bundle", "keygen", top / f"{name}.key", top / f"{name}.pub")
+    quern("cache", "push", "--sign-key", top / "ours.key", top / "signed")
+    return quern
 
 
 def closed_port():

@@ -21,11 +21,8 @@ def made(tmp_path_factory):
     """A cache with a kernel for each of two layers, what a remote is to have of it, two pairs of
     keys, and manifests: of these layers, and of one more."""
     top = tmp_path_factory.mktemp("made")
-    quern = Quern(top / "cache")
-    quern("prewarm", *TARGET, "--m", "1", *map(LAYER.format, SIZES))
-    for name in ("ours", "theirs"):
-        quern("bundle", "keygen", top / f"{name}.key", top / f"{name}.pub")
-    quern("cache", "push", "--sign-key", top / "ours.key", top / "signed")
+    remote.make_signed(top, lambda quern: quern("prewarm", *TARGET, "--m", "1",
+                                                *map(LAYER.format, SIZES)))
     for name, sizes in (("layers", SIZES), ("more", (*SIZES, 384))):
         (top / f"{name}.txt").write_text(
             "".join(f"target=gfx1030 m=1 {LAYER.format(n)}\n" for n in sizes))

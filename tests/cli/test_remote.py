@@ -30,11 +30,7 @@ def prewarm(quern, *sizes, env=None, words=(), **options):
 def made(tmp_path_factory):
     """A cache with two kernels, two pairs of keys, and what a server is to have, signed and not."""
     top = tmp_path_factory.mktemp("made")
-    quern = Quern(top / "cache")
-    prewarm(quern, 256, 320)
-    for name in ("ours", "theirs"):
-        quern("bundle", "keygen", top / f"{name}.key", top / f"{name}.pub")
-    quern("cache", "push", "--sign-key", top / "ours.key", top / "signed")
+    quern = remote.make_signed(top, lambda quern: prewarm(quern, 256, 320))
     quern("cache", "push", top / "plain")
     return top
 

@@ -36,11 +36,7 @@ def prewarm(quern, *sizes, env=None):
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     top = tmp_path_factory.mktemp("made")
-    quern = Quern(top / "cache")
-    prewarm(quern)
-    for name in ("ours", "theirs"):
-        quern("bundle", "keygen", top / f"{name}.key", top / f"{name}.pub")
-    quern("cache", "push", "--sign-key", top / "ours.key", top / "signed")
+    remote.make_signed(top, prewarm)
     return top
 
 
@@ -215,9 +211,9 @@ def test_who_compiles_gives_it_to_nginx(quern, made, nginx, tmp_path):
     assert same_files(nginx.root, made / "signed")
 
 
-@pytest.mark.parametrize("wrong", ["the end at once", "status 403", "10 GB"])
-def test_a_server_that_takes_nothing_fails_no_op(quern, made, tmp_path, wrong):
-    server = remote.Remote(tmp_path)
+def fails_no_op(quern, made, root, wrong):
+    """A server that takes nothing that it is given costs no op, and bounded time."""
+    server = remote.Remote(root)
     server.put = remote.WRONG[wrong]
     try:
         began = time.monotonic()
@@ -227,6 +223,11 @@ def test_a_server_that_takes_nothing_fails_no_op(quern, made, tmp_path, wrong):
         server.stop()
     assert (counters["compile_ok"], counters["put_ok"], counters["remote_put_ok"]) == (2, 2, 0)
     assert counters["remote_put_failed"] == 2 and counters["remote_failed"] == 0
+
+
+@pytest.mark.parametrize("wrong", ["the end at once", "status 403", "10 GB"])
+def test_a_server_that_takes_nothing_fails_no_op(quern, made, tmp_path, wrong):
+    fails_no_op(quern, made, tmp_path, wrong)
 
 
 def test_giving_that_makes_no_sense(quern, made):

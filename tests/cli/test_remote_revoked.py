@@ -32,11 +32,7 @@ def served(quern, env, count, *names):
 def made(tmp_path_factory):
     """A cache with two kernels, two pairs of keys, and what a server is to have."""
     top = tmp_path_factory.mktemp("made")
-    quern = Quern(top / "cache")
-    prewarm(quern)
-    for name in ("ours", "theirs"):
-        quern("bundle", "keygen", top / f"{name}.key", top / f"{name}.pub")
-    quern("cache", "push", "--sign-key", top / "ours.key", top / "signed")
+    remote.make_signed(top, prewarm)
     return top
 
 
