@@ -47,9 +47,14 @@ class Nginx:
         assert NGINX, "tools/setup.sh found no nginx"
         text = (TOP / "docs/fleet.md").read_text()
         lines = re.search(r"```nginx\n(.*?)```", text, re.DOTALL)[1]
-        self.root, self.port = top / "served", remote.closed_port()
+        # The port stays bound here while nginx listens on it: one that was only free a moment ago
+        # may be another test's by the time that nginx takes it.
+        self.claim = socket.socket()
+        self.claim.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        self.claim.bind(("127.0.0.1", 0))
+        self.root, self.port = top / "served", self.claim.getsockname()[1]
         self.root.mkdir()
-        for old, new in (("listen 8080;", f"listen 127.0.0.1:{self.port};"),
+        for old, new in (("listen 8080;", f"listen 127.0.0.1:{self.port} reuseport;"),
                          ("root /srv/quern;", f"root {self.root};"),
                          ("/srv/quern.part;", f"{top}/part;"),
                          ("allow 127.0.0.1;", f"allow {writers};")):
@@ -75,6 +80,7 @@ class Nginx:
     def kill(self):
         self.process.kill()
         self.process.wait()
+        self.claim.close()
 
 
 @pytest.fixture
