@@ -82,8 +82,8 @@ static const struct plan_field rows[] = {
     {0},
 };
 
-static const struct plan_field head[] = {
-    {FIELD_WORD("SYMBOL", field_symbol, "name of the kernel")}, {0}};
+static const struct plan_field head[] = {{FIELD_WORD("SYMBOL", field_symbol, "name of the kernel")},
+                                         {0}};
 
 static const struct plan_fields fields[] = {{.rows = head}, {.rows = rows}, {0}};
 
