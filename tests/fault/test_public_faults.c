@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The public functions when operating system calls fail: each call in turn, with each error, once
- * and for ever. What is asked for is there or the status says why not; nothing leaks; and the same
- * context does its work afterwards. Where a worker is started or a bundle made, at some of the
- * calls; test_public_faults_long.c takes more, others in each run, and has each error last for ever
- * once, here two of them. (The store's own operations: test_store_faults.c; the worker's:
- * test_worker_host.c.)
+ * The public functions when operating system calls fail, with each error, once and for ever. What
+ * is asked for is there or the status says why not; nothing leaks; and the same context does its
+ * work afterwards. One call in a few fails with each error, each error's others than the last one's;
+ * test_public_faults_long.c takes every call, where a worker is started others in each run, and has
+ * each error last for ever once, here two of them. (The store's own operations:
+ * test_store_faults.c; the worker's: test_worker_host.c.)
  *
  * This file is long because each public function has its own scenario of failing calls.
  */
@@ -43,7 +43,7 @@
 #ifndef WORKER_STEP
 #define WORKER_STEP 300
 #define BUNDLE_STEP 7
-#define CALL_STEP   (T_SANITIZED ? 1 : 2)
+#define CALL_STEP   (T_SANITIZED ? 2 : 5)
 #endif
 #ifndef LASTS /* whether an error is tried for ever too */
 #define LASTS(error) ((error) == EIO || (error) == EINTR)

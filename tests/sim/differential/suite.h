@@ -40,13 +40,13 @@
 #include "wave.h"
 
 enum { /* multiples of 128 */
-    RECORDS = T_SANITIZED ? 512 : 4096,
+    RECORDS = T_SANITIZED ? 256 : 4096, /* none of the counts below is more */
     WAVE_RECORDS = RECORDS / 2
 };
 #define PARTIAL_BLOCK  40 /* work-items: neither size of wave is full */
-#define PARTIAL_GROUPS (T_SANITIZED ? 12 : 25)
-#define SCALAR_GROUPS  512
-#define WORKGROUPS     (T_SANITIZED ? 4 : 8)
+#define PARTIAL_GROUPS (T_SANITIZED ? 6 : 25)
+#define SCALAR_GROUPS  (T_SANITIZED ? 128 : 512)
+#define WORKGROUPS     (T_SANITIZED ? 2 : 8)
 #define FUNCTIONS_LEAST 300
 
 /* ---- Buffers --------------------------------------------------------------------------------- */
