@@ -171,11 +171,12 @@ $(B)/gen/machine_text.h: tools/embed.sh $(wildcard src/cpu/*.hpp)
 	$(Q)sh tools/embed.sh --text $(filter %.hpp,$^) > $@.tmp && mv $@.tmp $@
 # The digests of the base bundles that `make base` has made, if it has. They decide nothing about
 # the bundles, so that the command which makes the bundles may be of a library with other digests.
+# Its new file is named by the shell's process id, as several tests may run make at a time.
 define SHIPPED_RULE
 $(1)/base_shipped.c: always
 	@mkdir -p $$(@D)
-	$$(Q)python3 tools/base.py table $(2) > $$@.tmp
-	$$(Q)cmp -s $$@.tmp $$@ && rm $$@.tmp || mv $$@.tmp $$@
+	$$(Q)new=$$@.$$$$$$$$ && python3 tools/base.py table $(2) > $$$$new && \
+	  { cmp -s $$$$new $$@ && rm $$$$new || mv $$$$new $$@; }
 $(1)/base_shipped.o: $(1)/base_shipped.c
 	$$(call say,CC,$$@)
 	$$(Q)$$(COMPILE) -c $$< -o $$@

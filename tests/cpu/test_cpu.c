@@ -429,10 +429,10 @@ static const struct fault {
      "fused(-extra[0], of_a[s][t][i % 2], sums[t][i])", NULL},
     {&fp8_bf16, "index ? word >> 16", "!index ? word >> 16", NULL},
     {&fp8,
-     "float unit, const c_element *bias, c_element *c, u32 first, u32 m, i64 ldc)\n{\n    const "
-     "u32 kept",
-     "float, const c_element *bias, c_element *c, u32 first, u32 m, i64 ldc)\n{\n    const float "
-     "unit = 1;\n    const u32 kept",
+     "float unit, const c_element *bias, SLOT_PARAMETER c_element *c, u32 first,\n"
+     "                   u32 m, i64 ldc)\n{\n    const u32 kept",
+     "float, const c_element *bias, SLOT_PARAMETER c_element *c, u32 first,\n"
+     "                   u32 m, i64 ldc)\n{\n    const float unit = 1;\n    const u32 kept",
      NULL},
     {&blocks, "((n) / BLOCK * BLOCKS)", "((n) / BLOCK)", NULL},
     {&blocks, "(u64)row * BLOCKS + column / BLOCK", "(u64)row * BLOCKS", NULL},

@@ -11,6 +11,7 @@ oldest C library that the binaries inside run on, read from them.
 
 import base64
 import hashlib
+import os
 import pathlib
 import re
 import subprocess
@@ -99,7 +100,8 @@ def main():
     files[own] = record(files, own)
     out.mkdir(parents=True, exist_ok=True)
     wheel = out / f"quern-{version}-{tag}.whl"
-    unfinished = wheel.with_suffix(".tmp")
+    # of this process, for several may make it at once
+    unfinished = wheel.with_suffix(f".{os.getpid()}.tmp")
     with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in files.items():
             entry = zipfile.ZipInfo(name, DATE)
