@@ -244,13 +244,12 @@ quern_status quern_base_problems(const char *target, int all, quern_text_fn fn, 
 static void explain_verdict(const struct plan_slice *slices, size_t count, int64_t m,
                             struct str *out)
 {
-    const struct plan *const p = slices->plan;
-    const struct plan_estimate *const e = &p->estimate;
+    enum plan_bound bound;
+    const int64_t cycles = plan_expected_slices(slices, count, &bound);
 
     str_addf(out, "m=%" PRId64 ": %.1f us expected (a model), bound by %s; %zu launch%s\n", m,
-             target_microseconds(p->target, (double)plan_slices_cycles(slices, count)),
-             e->kernel_cycles > e->memory_cycles ? "issue and latency" : "memory", count,
-             count == 1 ? "" : "es");
+             target_microseconds(slices->plan->target, (double)cycles), plan_bound_name(bound),
+             count, count == 1 ? "" : "es");
 }
 
 static void explain(const struct plan_set *set, const struct facts *facts,

@@ -165,12 +165,19 @@ void explain_end(const struct plan *p, struct str *out)
     const double memory = target_microseconds(t, (double)e->memory_cycles);
     const double slots =
         (double)e->slots * p->wave_size / ((double)p->problem.n * (double)p->problem.k);
+    const unsigned sustained = target_sustained_percent(t);
+    enum plan_bound bound;
 
+    plan_busy_cycles(p, e->kernel_cycles, e->memory_cycles, e->vmem_cycles, &bound);
     str_addf(
         out,
         "  model      %.2f issue slots per weight; %.1f us in the fullest compute unit, %.1f us "
-        "of memory at %.0f GB/s: bound by %s\n",
-        slots, kernel, memory, t->bandwidth_gbs, kernel > memory ? "issue and latency" : "memory");
+        "of memory at %.0f GB/s, %.1f at the %u %% of it that streams get",
+        slots, kernel, memory, t->bandwidth_gbs, memory * 100 / sustained, sustained);
+    if (e->vmem_cycles)
+        str_addf(out, ", %.1f us of its path to the cache",
+                 target_microseconds(t, (double)e->vmem_cycles));
+    str_addf(out, ": bound by %s\n", plan_bound_name(bound));
     explain_camping(p, out);
     str_addf(out, "  weights    read %s\n",
              p->weights_once ? "once, non-temporally"

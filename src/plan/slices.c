@@ -5,17 +5,24 @@
 
 #include <string.h>
 
+/* Cycles of the fullest compute unit in a launch of so many slices, from those that the slices of
+ * the estimate take. */
+static int64_t of_slices(const struct plan *p, int64_t cycles, int64_t slices)
+{
+    const int64_t workgroups = p->estimate.workgroups;
+
+    if (p->block_rows && p->resident) /* its workgroups are shared out among the slices */
+        return model_ceil_div(cycles * slices, model_together(p));
+    return cycles * model_ceil_div(slices * workgroups, p->target->cus) /
+           model_ceil_div(workgroups * model_together(p), p->target->cus);
+}
+
 int64_t plan_cycles(const struct plan *p, int64_t slices)
 {
-    const struct plan_estimate *const e = &p->estimate;
-    const int64_t all = model_ceil_div(slices * e->workgroups, p->target->cus);
-
     if (p->family->cycles)
-        return p->family->cycles(p, all);
-    if (p->block_rows && p->resident) /* its workgroups are shared out among the slices */
-        return model_ceil_div(e->kernel_cycles * slices, model_together(p));
-    return e->kernel_cycles * all /
-           model_ceil_div(e->workgroups * model_together(p), p->target->cus);
+        return p->family->cycles(p,
+                                 model_ceil_div(slices * p->estimate.workgroups, p->target->cus));
+    return of_slices(p, p->estimate.kernel_cycles, slices);
 }
 
 /* Blocks of op=moe with m rows of A, whose block_rows a plan has, in slices. */
@@ -27,25 +34,77 @@ static int64_t slices_of_blocks(const struct plan *p, int64_t m)
     return problem_blocks(&q, m) * (p->block_rows / p->m_tile);
 }
 
-int64_t plan_launch_cycles(const struct plan *p, int64_t rows)
+static int64_t slices_of(const struct plan *p, int64_t rows)
+{
+    return p->block_rows ? slices_of_blocks(p, rows) : model_ceil_div(rows, p->m_tile);
+}
+
+/* What a launch of so many rows keeps busy, in cycles: the fullest compute unit, and memory at its
+ * peak. */
+static int64_t kernel_cycles(const struct plan *p, int64_t rows)
+{
+    if (p->family->rows_cycles)
+        return p->family->rows_cycles(p, rows);
+    return plan_cycles(p, slices_of(p, rows));
+}
+
+static int64_t memory_cycles(const struct plan *p, int64_t rows)
 {
     const struct quern_problem *const q = &p->problem;
     const int64_t row = q->k * dtype_bytes(q->a) + q->n * dtype_bytes(q->c);
 
     if (p->family->rows_cycles)
-        return p->family->rows_cycles(p, rows);
-    if (p->block_rows) {
-        const int64_t slices = slices_of_blocks(p, rows), of_kernel = plan_cycles(p, slices);
-        const int64_t of_memory = p->estimate.memory_cycles * slices / model_together(p);
-        return of_kernel > of_memory ? of_kernel : of_memory;
-    }
-    const int64_t kernel = plan_cycles(p, model_ceil_div(rows, p->m_tile));
+        return 0;
+    if (p->block_rows)
+        return p->estimate.memory_cycles * slices_of_blocks(p, rows) / model_together(p);
     /* further rows add their own A and C to the bytes of the first slice */
-    const int64_t memory =
-        p->estimate.memory_cycles +
-        (int64_t)target_memory_cycles(p->target, (double)(row * (rows - p->m_tile)));
+    return p->estimate.memory_cycles +
+           (int64_t)target_memory_cycles(p->target, (double)(row * (rows - p->m_tile)));
+}
+
+int64_t plan_launch_cycles(const struct plan *p, int64_t rows)
+{
+    const int64_t kernel = kernel_cycles(p, rows), memory = memory_cycles(p, rows);
 
     return kernel > memory ? kernel : memory;
+}
+
+int64_t plan_busy_cycles(const struct plan *p, int64_t kernel, int64_t memory, int64_t path,
+                         enum plan_bound *bound)
+{
+    const int64_t sustained = memory * 100 / target_sustained_percent(p->target);
+    const int64_t loads = path ? path + target_latency_cycles(p->target) : 0;
+    const int64_t most = kernel > loads ? kernel : loads;
+
+    *bound = most <= sustained ? PLAN_BOUND_MEMORY
+             : kernel < loads  ? PLAN_BOUND_CACHE_PATH
+                               : PLAN_BOUND_ISSUE;
+    return most > sustained ? most : sustained;
+}
+
+int64_t plan_expected_cycles(const struct plan *p, int64_t rows, enum plan_bound *bound)
+{
+    return plan_busy_cycles(p, kernel_cycles(p, rows), memory_cycles(p, rows),
+                            of_slices(p, p->estimate.vmem_cycles, slices_of(p, rows)), bound);
+}
+
+int64_t plan_expected_slices(const struct plan_slice *slices, size_t count, enum plan_bound *bound)
+{
+    int64_t cycles = plan_expected_cycles(slices->plan, slices->rows, bound);
+    enum plan_bound rest;
+
+    for (size_t i = 1; i < count; i++)
+        cycles += plan_expected_cycles(slices[i].plan, slices[i].rows, &rest);
+    return cycles;
+}
+
+const char *plan_bound_name(enum plan_bound bound)
+{
+    static const char *const names[] = {[PLAN_BOUND_ISSUE] = "issue and latency",
+                                        [PLAN_BOUND_CACHE_PATH] = "the path to the cache",
+                                        [PLAN_BOUND_MEMORY] = "memory"};
+
+    return names[bound];
 }
 
 int64_t plan_slices_cycles(const struct plan_slice *slices, size_t count)

@@ -56,8 +56,10 @@ bool plan_cost_of(const struct plan_set *set, enum plan_units units, int m, stru
     if (set->plans[0].block_rows || !choose(set, units, m, &p))
         return false;
     const int slices = (m + p.m_tile - 1) / p.m_tile;
+    enum plan_bound bound;
+
     *cost = (struct plan_cost){
-        .us = target_microseconds(p.target, (double)plan_launch_cycles(&p, m)),
+        .us = target_microseconds(p.target, (double)plan_expected_cycles(&p, m, &bound)),
         .slots = slices * (double)p.estimate.slots * p.wave_size / ((double)q->n * (double)q->k)};
     return true;
 }
@@ -77,6 +79,7 @@ static void add_kernels(struct str *out, const struct plan_set *set, int m)
 {
     struct plan_slice slices[2];
     const size_t count = plan_slices(set, m, slices);
+    enum plan_bound bound;
 
     for (size_t i = 0; i < count; i++) {
         str_addf(out, "%s%s", i ? ", then " : "", slices[i].plan->symbol);
@@ -85,7 +88,8 @@ static void add_kernels(struct str *out, const struct plan_set *set, int m)
                      slices[i].slices);
     }
     str_addf(out, ": %.1f us\n",
-             target_microseconds(set->plans[0].target, (double)plan_slices_cycles(slices, count)));
+             target_microseconds(set->plans[0].target,
+                                 (double)plan_expected_slices(slices, count, &bound)));
 }
 
 /* What the promises of a set's problem cost; nothing where there are none. */
@@ -129,7 +133,8 @@ void plan_explain_sweep(const struct plan_set *set, struct str *out)
         str_addf(out, "%s serves every M\n", first->symbol);
         return;
     }
-    str_add(out, "modelled time, the longer of instructions and memory; issue slots per weight\n");
+    str_add(out, "modelled time, the longest of instructions, memory and the path to the cache; "
+                 "issue slots per weight\n");
     str_addf(out, "%-9s  %-24s  %-24s  %-24s  kernel\n", "rows", "vector units", "matrix units",
              "tiles in LDS");
     for (int m = 1; m <= ROWS_MAX; m *= 2) {

@@ -996,25 +996,46 @@ static void test_arguments(void **state)
     assert_memory_equal(args + 3, with_bias + 4, 5 * sizeof *args);
 }
 
-static void test_explain(void **state)
+static void expect_explained(const struct plan *plan, const char *const *parts, size_t count)
 {
-    static const char *const parts[] = {"quern_nf4_bf16_n4096_k4096_g64_m8: M = 5 to 8",
-                                        "gfx1151 (Radeon 8060S)",
-                                        "workgroups of",
-                                        "32768 bytes of LDS",
-                                        "issue slots per weight",
-                                        "256 GB/s: bound by memory",
-                                        "  rejected   "};
-    struct plan_set set;
     struct str text = {0};
 
-    (void)state;
-    make("wq=nf4 n=4096 k=4096 a=bf16", "gfx1151", &set);
-    plan_explain(&set.plans[3], &text);
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+    plan_explain(plan, &text);
+    for (size_t i = 0; i < count; i++)
         if (!strstr(str_text(&text), parts[i]))
             fail_msg("\"%s\" is missing in\n%s", parts[i], str_text(&text));
     str_free(&text);
+}
+
+static void test_explain(void **state)
+{
+    static const char *const parts[] = {
+        "quern_nf4_bf16_n4096_k4096_g64_m8: M = 5 to 8",
+        "gfx1151 (Radeon 8060S)",
+        "workgroups of",
+        "32768 bytes of LDS",
+        "issue slots per weight",
+        "256 GB/s, 46.7 at the 80 % of it that streams get: bound by memory",
+        "  rejected   "};
+    static const char *const path[] = {
+        " us of its path to the cache: bound by the path to the cache"};
+    struct plan_set set;
+    enum plan_bound bound;
+
+    (void)state;
+    make("wq=nf4 n=4096 k=4096 a=bf16", "gfx1151", &set);
+    expect_explained(&set.plans[3], parts, sizeof parts / sizeof *parts);
+
+    /* what people are told reckons with the path to the cache, by which families are not compared */
+    make("wq=int4 group=128 n=4096 k=4096 a=f16", "gfx942", &set);
+    const struct plan *const p = plan_for(&set, 64);
+    expect_explained(p, path, 1);
+    assert_true(plan_expected_cycles(p, 64, &bound) > plan_launch_cycles(p, 64));
+    assert_int_equal(bound, PLAN_BOUND_CACHE_PATH);
+    assert_true(plan_expected_cycles(p, 640, &bound) > 5 * plan_expected_cycles(p, 64, &bound));
+    /* and with the bandwidth that streams get */
+    assert_true(plan_expected_cycles(set.plans, 1, &bound) > plan_launch_cycles(set.plans, 1));
+    assert_int_equal(bound, PLAN_BOUND_MEMORY);
 }
 
 int main(void)

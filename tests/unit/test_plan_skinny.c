@@ -332,7 +332,7 @@ static void test_explain(void **state)
     (void)state;
     expect_explained(dense, "gfx1151", 0,
                      "quern_none_bf16_n4096_k4096_m1: M = 1, family simt_skinny");
-    expect_explained(dense, "gfx1151", 0, "256 GB/s: bound by memory");
+    expect_explained(dense, "gfx1151", 0, "that streams get: bound by memory");
     expect_explained(dense, "gfx1151", 0, "8192 bytes apart, a multiple of 512: waves start");
     expect_explained(dense, "gfx1151", 0, "loads of a row that are under way");
     expect_explained(dense, "gfx1151", 0, "  rejected   ");
