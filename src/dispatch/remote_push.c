@@ -3,13 +3,12 @@
 #include "dispatch/remote_push.h"
 
 #include "base/os.h"
+#include "base/thread.h"
 #include "store/key.h"
 #include "store/seal.h"
 #include "store/signature.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
@@ -180,18 +179,10 @@ static void *work(void *user)
 
 /* ---- The host's side ------------------------------------------------------------------------- */
 
-/* Starts the thread, which takes no signals: the host's handlers run on the host's threads alone.
- * The caller holds the lock. */
+/* Starts the thread, if it does not run yet. The caller holds the lock. */
 static bool start(struct remote_push *p)
 {
-    sigset_t all, before;
-
-    if (p->started)
-        return true;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    p->started = pthread_create(&p->thread, NULL, work, p) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    p->started = p->started || !thread_start(&p->thread, work, p);
     return p->started;
 }
 
