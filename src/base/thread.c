@@ -1,12 +1,23 @@
 /* SPDX-License-Identifier: MIT */
-/* Spreads a loop over threads (thread.h): repacking, quantising, references, prewarming. */
+/* Starts threads, and spreads loops over them (thread.h): repacking, quantising, references,
+ * prewarming. */
 #include "base/thread.h"
 
-#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 
 #define THREADS_MAX 256
+
+int thread_start(pthread_t *thread, void *(*function)(void *user), void *user)
+{
+    sigset_t all, before;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* the new thread inherits it */
+    const int error = pthread_create(thread, NULL, function, user);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
 
 struct loop {
     atomic_size_t next;
@@ -29,18 +40,14 @@ void parallel_for(size_t count, int threads, void (*function)(void *user, size_t
 {
     struct loop loop = {.count = count, .function = function, .user = user};
     pthread_t thread[THREADS_MAX];
-    sigset_t all, before;
     int started = 0;
 
     if (threads > THREADS_MAX)
         threads = THREADS_MAX;
     if ((size_t)(threads > 0 ? threads : 1) > count)
         threads = (int)count;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    while (started < threads - 1 && !pthread_create(&thread[started], NULL, run, &loop))
+    while (started < threads - 1 && !thread_start(&thread[started], run, &loop))
         started++;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     run(&loop);
     for (int i = 0; i < started; i++)
         pthread_join(thread[i], NULL);

@@ -19,6 +19,8 @@
  * 16 MB fills the socket's buffer about a hundred times. */
 #define STORE_WAITS   1000
 #define STORE_WAIT_MS 20
+/* How long one look of remote_await for an answer lasts. */
+#define AWAIT_SLICE_MS 100
 
 struct remote {
     struct process *process;
@@ -311,6 +313,21 @@ void remote_wait(int fd, int wait_ms)
     struct pollfd poll = {fd, POLLIN, 0};
 
     os.poll(&poll, 1, wait_ms);
+}
+
+bool remote_await(struct remote *r, struct remote_answer *answer, char *why, size_t why_size)
+{
+    const uint64_t until = os_now() + (uint64_t)REMOTE_HUNG_MS * 1000000;
+    enum remote_event event;
+
+    while ((event = remote_receive(r, answer)) == REMOTE_NOTHING && os_now() < until)
+        remote_wait(remote_socket(r), AWAIT_SLICE_MS);
+    if (event == REMOTE_NOTHING)
+        snprintf(why, why_size, "its helper quern-remote hangs");
+    else if (event == REMOTE_GONE)
+        snprintf(why, why_size, "its helper quern-remote ended%s%s", r->hopeless ? ": " : "",
+                 r->hopeless ? r->about : "");
+    return event == REMOTE_ANSWER;
 }
 
 const char *remote_about(const struct remote *r)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The helper that fetches from a remote cache (remote_helper.c), as the host sees it: frames go to
- * it and come from it by number, and no call but remote_wait and remote_store waits for anything.
- * The helper speaks to the network; what it passes on is whatever a server sent.
+ * it and come from it by number, and no call but remote_wait, remote_await and remote_store waits
+ * for anything. The helper speaks to the network; what it passes on is whatever a server sent.
  *
  * Not thread-safe: its one user (dispatch/remote_tier.c) has a lock around it, but for remote_wait.
  */
@@ -11,6 +11,9 @@
 
 #include "base/error.h"
 #include "compile/protocol.h"
+
+/* A helper that has not answered for so long hangs: its own limit for a transfer is 10 s. */
+#define REMOTE_HUNG_MS 20000
 
 struct remote;
 
@@ -71,6 +74,10 @@ enum remote_event remote_receive(struct remote *remote, struct remote_answer *an
 /* Waits until something may have come, at most so long. Any thread; `fd` is remote_socket's. */
 int remote_socket(const struct remote *remote);
 void remote_wait(int fd, int wait_ms);
+
+/* Waits for the next answer to what was asked. False, and why in a sentence's half: the helper
+ * ended, or hangs. */
+bool remote_await(struct remote *remote, struct remote_answer *answer, char *why, size_t why_size);
 
 /* What the helper said of itself: its sandbox and libcurl, or why it cannot work; "" before. */
 const char *remote_about(const struct remote *remote);

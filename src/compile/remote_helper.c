@@ -177,11 +177,12 @@ static void answer(uint64_t id, uint64_t begun, enum reply_outcome outcome, cons
 /* Answers a fetch that has ended. */
 static void finish(struct fetch *f, int result)
 {
-    char text[CURL_ERROR_SIZE + 64], code[S3_CODE_BYTES];
+    char text[CURL_ERROR_SIZE + 64], code[S3_CODE_BYTES] = "";
     long status = 0;
 
     s.curl.easy_getinfo(f->easy, CURLINFO_RESPONSE_CODE, &status);
-    s3_read_code(s.provider ? f->body : NULL, f->size, code);
+    if (s.provider && status != 200) /* else the body is an entry */
+        s3_read_code(f->body, f->size, code);
     const bool kept = f->upload && (status == 200 || status == 201 || status == 204);
     if (result == CURLE_OK && kept)
         answer(f->id, f->begun, REPLY_DONE, "", NULL);

@@ -7,10 +7,10 @@
 #include "dispatch/dispatch.h"
 
 #include "base/os.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <unistd.h>
 
 quern_status op_make(quern_op *op, const struct plan_set *plans, int64_t m_max, enum quern_jit jit)
@@ -80,7 +80,6 @@ quern_status background_start(quern_op *op, const struct plan_set *plans, int64_
                               enum quern_jit jit)
 {
     struct background *const b = &op->background;
-    sigset_t all, before;
 
     lock_take(&b->lock);
     b->jit = jit;
@@ -91,11 +90,7 @@ quern_status background_start(quern_op *op, const struct plan_set *plans, int64_
         b->process = 0;
         b->status = QUERN_OK;
         b->running = true;
-        /* the new thread takes no signals: the host's handlers run on the host's threads alone */
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        error = pthread_create(&b->thread, NULL, make, op);
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        error = thread_start(&b->thread, make, op);
         if (error)
             b->running = false;
         else

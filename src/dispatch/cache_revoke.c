@@ -20,17 +20,15 @@ static quern_status row_of_file(const struct quern_bytes *file, struct revoked_r
 }
 
 /* Reads the last list, which must be the signer's own. */
-static quern_status open_last(const struct quern_bytes *last, const uint8_t public_key[32],
+static quern_status open_last(const struct quern_bytes *last, const struct signers *signer,
                               struct revoked *list)
 {
-    struct signers signers = {.count = 1};
     void *const copy = os.malloc(last->size ? last->size : 1);
 
     FAIL_IF(!copy, QUERN_E_MEMORY, "out of memory for a revocation list");
     if (last->size)
         memcpy(copy, last->bytes, last->size);
-    memcpy(signers.keys[0], public_key, 32);
-    const quern_status status = revoked_open(copy, last->size, &signers, list);
+    const quern_status status = revoked_open(copy, last->size, signer, list);
     if (status != QUERN_OK)
         os.free(copy);
     return status;
@@ -42,15 +40,16 @@ quern_status quern_cache_revoke(quern_ctx *ctx, const struct quern_bytes *last,
                                 void **bytes, size_t *size, uint64_t *serial, uint64_t *revoked)
 {
     struct revoked list = {0}, next = {0};
-    struct signers signers = {.count = 1};
+    struct signers signer = {.count = 1};
     void *made = NULL;
 
     FAIL_IF(!ctx || !sign || !bytes || !size || !public_key, QUERN_E_ARGUMENT, "%s is null",
             !ctx    ? "ctx"
             : !sign ? "sign"
                     : "public_key, bytes or size");
+    memcpy(signer.keys[0], public_key, sizeof signer.keys[0]);
     if (last)
-        TRY(open_last(last, public_key, &list));
+        TRY(open_last(last, &signer, &list));
     struct revoked_row *const rows = os.malloc((list.count + count + 1) * sizeof *rows);
     quern_status status = rows ? QUERN_OK
                                : error_set(QUERN_E_MEMORY, __FILE__, FAIL_AT("rows"),
@@ -66,8 +65,7 @@ quern_status quern_cache_revoke(quern_ctx *ctx, const struct quern_bytes *last,
     if (status != QUERN_OK)
         return status;
     /* read again, as whoever fetches it will, before it is given out */
-    memcpy(signers.keys[0], public_key, 32);
-    status = revoked_open(made, *size, &signers, &next);
+    status = revoked_open(made, *size, &signer, &next);
     if (status != QUERN_OK) {
         os.free(made);
         return status;

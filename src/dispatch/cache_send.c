@@ -5,8 +5,6 @@
 #include "dispatch/dispatch.h"
 
 #include "base/os.h"
-#include "base/place.h"
-#include "compile/remote.h"
 #include "dispatch/remote_place.h"
 #include "store/seal.h"
 
@@ -14,9 +12,6 @@
 #include <string.h>
 
 #define UNDER_WAY_MAX 16 /* a batch */
-/* The helper's own limit for a transfer is 10 s: one that has said nothing for so long hangs. */
-#define HUNG_NS ((uint64_t)30000000000)
-#define WAIT_MS 100
 
 struct shipment {
     uint64_t id; /* 0: free */
@@ -32,7 +27,7 @@ struct sending {
     struct remote *helper;
     struct shipment shipments[UNDER_WAY_MAX];
     size_t under_way, asked; /* of which so many are ASKED */
-    uint64_t last_id, heard_ns;
+    uint64_t last_id;
     uint64_t files, bytes; /* that were put */
     char why[400];         /* it cannot go on; "": it can */
 };
@@ -88,20 +83,10 @@ static void settle(struct sending *s)
     while (s->under_way && !*s->why) {
         if (!s->asked)
             put_lacked(s);
-        const enum remote_event event = remote_receive(s->helper, &answer);
-        if (event == REMOTE_ANSWER) {
-            s->heard_ns = os_now();
-            take(s, &answer);
-            os.free(answer.bytes);
-        } else if (event == REMOTE_GONE) {
-            snprintf(s->why, sizeof s->why, "its helper quern-remote ended%s%s",
-                     remote_hopeless(s->helper) ? ": " : "",
-                     remote_hopeless(s->helper) ? remote_about(s->helper) : "");
-        } else if (os_now() - s->heard_ns > HUNG_NS) {
-            snprintf(s->why, sizeof s->why, "its helper quern-remote hangs");
-        } else {
-            remote_wait(remote_socket(s->helper), WAIT_MS);
-        }
+        if (!remote_await(s->helper, &answer, s->why, sizeof s->why))
+            return;
+        take(s, &answer);
+        os.free(answer.bytes);
     }
 }
 
@@ -130,8 +115,6 @@ static int send_file(void *user, const char *name, const void *bytes, size_t siz
         return 1;
     }
     memcpy(copy, bytes, size);
-    if (!s->under_way)
-        s->heard_ns = os_now();
     *one = (struct shipment){.id = ++s->last_id, .bytes = copy, .size = size};
     snprintf(one->name, sizeof one->name, "%s", name);
     s->under_way++;
@@ -149,14 +132,10 @@ quern_status quern_cache_send(quern_ctx *ctx, const char *url, quern_sign_fn sig
 {
     struct sending s = {.sign = sign, .user = user};
     struct remote_place place;
-    char path[PLACE_MAX], why[300];
 
     FAIL_IF(!ctx || !url, QUERN_E_ARGUMENT, "%s is null", ctx ? "url" : "ctx");
     TRY(remote_read_place("the address", url, &place));
-    FAIL_IF(!remote_find_helper(ctx->settings.worker_path, path, why, sizeof why),
-            QUERN_E_TOOLCHAIN, "%s", why);
-    const struct remote_config config = remote_config_of(&place, path);
-    TRY(remote_start(&config, &s.helper));
+    TRY(remote_start_helper(&place, ctx->settings.worker_path, &s.helper));
     quern_status status =
         quern_cache_seal(ctx, sign ? sign_it : NULL, send_file, &s, given, left_out);
     if (status == QUERN_OK)

@@ -39,3 +39,13 @@ bool remote_find_helper(const char *worker_path, char *path, char *why, size_t w
     snprintf(why, why_size, "there is no helper quern-remote at %.200s", tried);
     return false;
 }
+
+quern_status remote_start_helper(const struct remote_place *place, const char *worker_path,
+                                 struct remote **helper)
+{
+    char path[PLACE_MAX], why[300];
+
+    FAIL_IF(!remote_find_helper(worker_path, path, why, sizeof why), QUERN_E_TOOLCHAIN, "%s", why);
+    const struct remote_config config = remote_config_of(place, path);
+    return remote_start(&config, helper);
+}

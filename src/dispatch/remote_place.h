@@ -45,5 +45,9 @@ struct remote_config remote_config_of(const struct remote_place *place, const ch
 
 /* Where quern-remote is, or false and why. */
 bool remote_find_helper(const char *worker_path, char *path, char *why, size_t why_size);
+/* Starts the helper for a place, which then follows no redirections. QUERN_E_TOOLCHAIN (it is not
+ * there or cannot be run), QUERN_E_IO, QUERN_E_MEMORY. */
+quern_status remote_start_helper(const struct remote_place *place, const char *worker_path,
+                                 struct remote **helper);
 
 #endif

@@ -3,14 +3,12 @@
 #include "dispatch/remote_push.h"
 
 #include "base/os.h"
-#include "base/place.h"
+#include "base/thread.h"
 #include "store/key.h"
 #include "store/seal.h"
 #include "store/signature.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,9 +19,8 @@
 /* What may wait to be put; more is left out. */
 #define WAITING_MAX       256
 #define WAITING_BYTES_MAX ((size_t)64 << 20)
-/* How long remote_push_close waits for what is left, and one answer is waited for. */
+/* How long remote_push_close waits for what is left. */
 #define CLOSE_MS 5000
-#define HUNG_MS  20000
 #define SLICE_MS 50
 /* After a failure the remote is left alone, and what comes meanwhile left out. */
 #define REST_MS     1000
@@ -79,14 +76,8 @@ static bool is_over(struct remote_push *p)
 
 static bool start_helper(struct remote_push *p, char *why, size_t why_size)
 {
-    char path[PLACE_MAX];
-
-    if (p->helper)
-        return true;
-    if (!remote_find_helper(p->config.worker_path, path, why, why_size))
-        return false;
-    const struct remote_config config = remote_config_of(p->config.place, path);
-    if (remote_start(&config, &p->helper) == QUERN_OK)
+    if (p->helper ||
+        remote_start_helper(p->config.place, p->config.worker_path, &p->helper) == QUERN_OK)
         return true;
     snprintf(why, why_size, "%.280s", quern_last_error()->message);
     return false;
@@ -110,7 +101,7 @@ static bool put_one(struct remote_push *p, const struct job *job, const char *na
         return false;
     const bool sent = remote_store(p->helper, name, job->bytes, job->size, ++p->last_id);
     while (sent && (event = remote_receive(p->helper, &answer)) == REMOTE_NOTHING && !is_over(p) &&
-           os_now() - begun < HUNG_MS * NS_PER_MS)
+           os_now() - begun < REMOTE_HUNG_MS * NS_PER_MS)
         remote_wait(remote_socket(p->helper), SLICE_MS);
     if (event == REMOTE_ANSWER) {
         os.free(answer.bytes);
@@ -188,18 +179,10 @@ static void *work(void *user)
 
 /* ---- The host's side ------------------------------------------------------------------------- */
 
-/* Starts the thread, which takes no signals: the host's handlers run on the host's threads alone.
- * The caller holds the lock. */
+/* Starts the thread, if it does not run yet. The caller holds the lock. */
 static bool start(struct remote_push *p)
 {
-    sigset_t all, before;
-
-    if (p->started)
-        return true;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    p->started = pthread_create(&p->thread, NULL, work, p) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    p->started = p->started || !thread_start(&p->thread, work, p);
     return p->started;
 }
 

@@ -26,16 +26,12 @@ static quern_status load(struct revocations *r)
     return QUERN_OK;
 }
 
-/* Puts a list in the place of its signer's last one, if it is newer. */
+/* Puts a list, which was opened with r->signers, in the place of its signer's last one, if it is
+ * newer. */
 static quern_status put(struct revocations *r, struct revoked *list)
 {
-    size_t i = 0;
-    char signer[sizeof list->signer];
+    struct revoked *const last = &r->lists[list->number];
 
-    do /* it is one of them: revoked_open has seen to it */
-        hex_from_bytes(signer, r->signers->keys[i], sizeof r->signers->keys[i]);
-    while (strcmp(signer, list->signer) && ++i < r->signers->count);
-    struct revoked *const last = &r->lists[i];
     FAIL_IF(last->bytes && list->serial < last->serial, QUERN_E_CACHE,
             "its revocation list has serial %" PRIu64 ", and %" PRIu64
             " was seen before of the same signer, which stays in force",

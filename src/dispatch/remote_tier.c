@@ -27,8 +27,6 @@
 #define NS_PER_MS ((uint64_t)1000000)
 
 #define QUESTIONS_MAX 256 /* pending at once; more are not asked */
-/* A helper that has not answered after so long hangs: its own limit for a fetch is 10 s. */
-#define HUNG_MS 20000
 /* How long the command waits, before it reports, for what the remote is given. */
 #define SETTLE_MS 30000
 /* How long one look for answers lasts: another thread may have received one's own. */
@@ -118,7 +116,9 @@ static uint64_t grace_ns(const struct remote_tier *t)
     const uint64_t most = (uint64_t)t->grace_ms * NS_PER_MS;
     const uint64_t usual = t->usual_ns + 4 * t->spread_ns;
 
-    return t->grace_ms < 0 ? HUNG_MS * NS_PER_MS : t->usual_ns && usual < most ? usual : most;
+    return t->grace_ms < 0               ? REMOTE_HUNG_MS * NS_PER_MS
+           : t->usual_ns && usual < most ? usual
+                                         : most;
 }
 
 /* ---- The helper ------------------------------------------------------------------------------ */
@@ -299,7 +299,7 @@ static bool await(struct remote_tier *t, uint64_t id, uint64_t wait_ns,
         const uint64_t age = q ? os_now() - q->asked_ns : 0;
         /* nothing that comes is used before it is known what is revoked */
         const bool pending = q && (!q->answered || t->list_id);
-        if (pending && age > HUNG_MS * NS_PER_MS)
+        if (pending && age > REMOTE_HUNG_MS * NS_PER_MS)
             lose_helper(t, "its helper quern-remote hangs");
         if (!q)
             *answer = (struct remote_answer){.outcome = REPLY_ABSENT};
@@ -574,7 +574,7 @@ bool remote_try(struct remote_tier *t, struct str *out)
     lock_take(&t->lock);
     const uint64_t id = ask(t, name);
     lock_give(&t->lock);
-    const bool answered = id && await(t, id, 2 * HUNG_MS * NS_PER_MS, &answer);
+    const bool answered = id && await(t, id, 2 * REMOTE_HUNG_MS * NS_PER_MS, &answer);
     lock_take(&t->lock);
     const bool good =
         answered && answer.outcome != REPLY_UNABLE && (t->transport || t->revoked.known);

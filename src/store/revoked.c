@@ -52,18 +52,14 @@ static quern_status check_signature(const struct revoked *l, const struct signer
 {
     const uint8_t *const bytes = l->bytes;
     struct str message = {0};
-    size_t known = 0;
 
-    while (known < signers->count &&
-           memcmp(signers->keys[known], bytes + AT_KEY, crypto_sign_PUBLICKEYBYTES))
-        known++;
-    FAIL_IF(known == signers->count, QUERN_E_OBJECT,
+    FAIL_IF(l->number == signers->count, QUERN_E_OBJECT,
             "the revocation list is signed by %s, which is not among the %zu trusted keys",
             l->signer, signers->count);
     quern_status status = message_of(bytes, l->serial, l->count, &message);
     if (status == QUERN_OK &&
         crypto_sign_verify_detached(bytes + AT_SIGNATURE, (const uint8_t *)str_text(&message),
-                                    message.length, signers->keys[known]))
+                                    message.length, bytes + AT_KEY))
         status = error_set(QUERN_E_OBJECT, __FILE__, FAIL_AT("crypto_sign_verify_detached"),
                            "the signature by %s is not that of this revocation list", l->signer);
     str_free(&message);
@@ -86,6 +82,7 @@ quern_status revoked_open(void *bytes, size_t size, const struct signers *signer
     l.serial = le64(b + AT_SERIAL);
     l.rows = (const struct revoked_row *)(b + AT_ROWS);
     hex_from_bytes(l.signer, b + AT_KEY, crypto_sign_PUBLICKEYBYTES);
+    l.number = signers_find(signers, b + AT_KEY);
     TRY(check_signature(&l, signers));
     for (size_t i = 1; i < l.count; i++)
         FAIL_IF(compare(&l.rows[i - 1], &l.rows[i]) >= 0, QUERN_E_OBJECT,

@@ -28,6 +28,7 @@ struct revoked {
     size_t size;
     uint64_t serial;
     char signer[65];                /* its public key in hexadecimal digits */
+    size_t number;                  /* of that key among the signers that it was opened with */
     const struct revoked_row *rows; /* ascending, within bytes */
     size_t count;
 };

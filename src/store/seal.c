@@ -84,22 +84,18 @@ static quern_status check_seal(const struct store_record *record, const uint8_t 
     const uint8_t *const seal = bytes + entry_bytes;
     char hex[2 * crypto_sign_PUBLICKEYBYTES + 1];
     struct str message = {0};
-    size_t known = 0;
 
     FAIL_IF(memcmp(seal, canary, sizeof canary) || le32(seal + AT_VERSION) != SEAL_VERSION ||
                 le32(seal + AT_RESERVED) != 0,
             QUERN_E_OBJECT, "what follows the entry is no seal of version %d", SEAL_VERSION);
     hex_from_bytes(hex, seal + AT_KEY, crypto_sign_PUBLICKEYBYTES);
-    while (known < signers->count &&
-           memcmp(signers->keys[known], seal + AT_KEY, crypto_sign_PUBLICKEYBYTES))
-        known++;
-    FAIL_IF(known == signers->count, QUERN_E_OBJECT,
+    FAIL_IF(signers_find(signers, seal + AT_KEY) == signers->count, QUERN_E_OBJECT,
             "the entry is signed by %s, which is not among the %zu trusted keys", hex,
             signers->count);
     quern_status status = message_of(record, bytes, entry_bytes, &message);
     if (status == QUERN_OK &&
         crypto_sign_verify_detached(seal + AT_SIGNATURE, (const uint8_t *)str_text(&message),
-                                    message.length, signers->keys[known]))
+                                    message.length, seal + AT_KEY))
         status = error_set(QUERN_E_OBJECT, __FILE__, FAIL_AT("crypto_sign_verify_detached"),
                            "the signature by %s is not that of this entry", hex);
     str_free(&message);

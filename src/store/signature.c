@@ -83,6 +83,15 @@ quern_status signers_read(const char *what, const char *path, struct signers *si
     return status;
 }
 
+size_t signers_find(const struct signers *signers, const uint8_t public_key[KEY_BYTES])
+{
+    size_t i = 0;
+
+    while (i < signers->count && memcmp(signers->keys[i], public_key, KEY_BYTES))
+        i++;
+    return i;
+}
+
 static bool parse_secret(const char *text, uint8_t seed[KEY_BYTES])
 {
     size_t count = 0;
@@ -124,14 +133,11 @@ quern_status bundle_check_signature(struct bundle *bundle, const struct signers 
     char hex[2 * KEY_BYTES + 1];
     crypto_sign_state state;
     struct bundle_info info;
-    size_t known = 0;
 
     bundle_info(bundle, &info);
     FAIL_IF(!info.has_signature, QUERN_E_OBJECT, "the bundle is not signed");
     hex_from_bytes(hex, info.public_key, KEY_BYTES);
-    while (known < signers->count && memcmp(signers->keys[known], info.public_key, KEY_BYTES))
-        known++;
-    FAIL_IF(known == signers->count, QUERN_E_OBJECT,
+    FAIL_IF(signers_find(signers, info.public_key) == signers->count, QUERN_E_OBJECT,
             "signed by %s, which is not among the %zu trusted keys; if you trust it, add the line "
             "\"" PUBLIC_WORD "%s\" to their file",
             hex, signers->count, hex);
@@ -139,7 +145,7 @@ quern_status bundle_check_signature(struct bundle *bundle, const struct signers 
     crypto_sign_init(&state);
     crypto_sign_update(&state, (const unsigned char *)DOMAIN, sizeof DOMAIN - 1);
     TRY(bundle_sign_update(bundle, &state));
-    FAIL_IF(crypto_sign_final_verify(&state, info.signature, signers->keys[known]), QUERN_E_OBJECT,
+    FAIL_IF(crypto_sign_final_verify(&state, info.signature, info.public_key), QUERN_E_OBJECT,
             "the signature by %s is not that of these bytes", hex);
     return QUERN_OK;
 }

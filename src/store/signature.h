@@ -25,6 +25,9 @@ quern_status signers_read(const char *what, const char *path, struct signers *si
  * alone and is held to the same otherwise. QUERN_E_IO, QUERN_E_CACHE with the reason. */
 quern_status signer_read_secret(const char *what, const char *path, uint8_t seed[32]);
 
+/* The number of a public key among those of the signers; their count when it is none of them. */
+size_t signers_find(const struct signers *signers, const uint8_t public_key[32]);
+
 /* QUERN_OK when one of them signed every byte of the bundle, else QUERN_E_OBJECT; QUERN_E_IO. Reads
  * the whole bundle, in pieces; entries that change afterwards are not given
  * (bundle_sign_update). */

@@ -51,8 +51,8 @@ struct stacking {
     const struct model_mixture *mixture;
     json_t *places; /* of groups, by what is before and behind the number */
     struct group *groups;
-    size_t group_count, left; /* left: groups that stay matrices of single experts */
-    size_t *group_of;         /* 1 + the group of each layer; 0: none */
+    size_t group_count;
+    size_t *group_of; /* 1 + the group of each layer; 0: none */
 };
 
 /* Splits "…experts.12.w1" at the number; false if a name is not of that form. */
@@ -73,7 +73,8 @@ static bool split_name(const char *name, size_t *prefix, int64_t *expert, const 
     return leaf_of(*leaf) && !leaf_of(*leaf)->both;
 }
 
-/* The group of what is before and behind the number, or null; with `made` it is made. */
+/* The group of what is before and behind the number. Where there is none it is made if `make` says
+ * so; null: it is not, or out of memory. */
 static struct group *find_group(struct stacking *s, const char *name, size_t prefix,
                                 const char *leaf, bool make)
 {
@@ -178,16 +179,14 @@ static void set_moe(struct checkpoint_layer *l, const struct model_mixture *x,
     snprintf(l->reason, sizeof l->reason, "%s", quern_last_error()->message);
 }
 
-/* Whether a tensor has all experts; then it is made their layer. */
-static bool stack_tensor(struct checkpoint_layer *l, const struct model_mixture *x)
+/* Makes a tensor that has all experts their layer, and leaves any other as it is. */
+static void stack_tensor(struct checkpoint_layer *l, const struct model_mixture *x)
 {
     const char *const dot = strrchr(l->name, '.');
     const struct leaf *const leaf = dot ? leaf_of(dot + 1) : NULL;
 
-    if (l->experts < 2 || l->experts != x->experts || !leaf || !l->problem[0])
-        return false;
-    set_moe(l, x, leaf, false);
-    return true;
+    if (l->experts >= 2 && l->experts == x->experts && leaf && l->problem[0])
+        set_moe(l, x, leaf, false);
 }
 
 /* Makes the layer of a whole group out of that of its first expert: "…experts.w2", or with gate and
@@ -205,7 +204,7 @@ static void stack_group(const struct stacking *s, const struct group *g, struct 
 
 /* Writes the list anew, with one layer in place of a group. Each is written no further behind than
  * it was read. */
-static void stack_all(struct stacking *s, size_t *count)
+static void stack_all(const struct stacking *s, size_t *count)
 {
     size_t kept = 0;
 
@@ -223,8 +222,6 @@ static void stack_all(struct stacking *s, size_t *count)
             stack_tensor(l, s->mixture);
     }
     *count = kept;
-    for (size_t i = 0; i < s->group_count; i++)
-        s->left += !is_whole(s, &s->groups[i]);
 }
 
 bool checkpoint_has_experts(const struct checkpoint_layer *layers, size_t count)
@@ -255,9 +252,10 @@ int checkpoint_stack(struct checkpoint_layer *layers, size_t *count,
         status = add_to_group(&s, i);
     for (size_t i = 0; !status && i < s.group_count; i++)
         join(&s, &s.groups[i]);
+    for (size_t i = 0; !status && i < s.group_count; i++)
+        *left += !is_whole(&s, &s.groups[i]);
     if (!status)
         stack_all(&s, count);
-    *left = s.left;
     json_decref(s.places);
     free(s.groups);
     free(s.group_of);

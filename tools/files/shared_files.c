@@ -66,10 +66,10 @@ static int make_directories(char *path, size_t from)
 static int write_file(const char *place, const char *name, const void *bytes, size_t size,
                       bool *written)
 {
-    char *path = NULL;
+    char *const path = path_join(place, name);
     bool same = false;
 
-    if (asprintf(&path, "%s/%s", place, name) < 0)
+    if (!path)
         return fail("out of memory");
     int status = compare_file(path, bytes, size, &same);
     *written = !status && !same;
@@ -94,23 +94,15 @@ int shared_write(quern_ctx *ctx, const char *place, const char *name, const void
 
 static int read_file(const char *place, const char *name, void **bytes, size_t *size)
 {
-    char *path = NULL;
-    int status = EXIT_OK;
+    char *const path = path_join(place, name), *text = NULL;
+    struct stat st;
 
-    if (asprintf(&path, "%s/%s", place, name) < 0)
+    if (!path)
         return fail("out of memory");
-    FILE *const f = fopen(path, "rbe");
-    const int error = f ? 0 : errno;
-    *bytes = f ? malloc(SHARED_BYTES_MAX) : NULL;
-    *size = *bytes ? fread(*bytes, 1, SHARED_BYTES_MAX, f) : 0;
-    if (!f && error != ENOENT && error != ENOTDIR)
-        status = fail("%s: %s", path, strerror(error));
-    else if (f && (!*bytes || ferror(f) || *size == SHARED_BYTES_MAX))
-        status = fail("%s cannot be read, or is too large", path);
-    if (f)
-        fclose(f);
-    if (status)
-        free(*bytes);
+    *size = 0;
+    const bool absent = stat(path, &st) && (errno == ENOENT || errno == ENOTDIR);
+    const int status = absent ? EXIT_OK : file_read(path, SHARED_BYTES_MAX, &text, size);
+    *bytes = text;
     free(path);
     return status;
 }

@@ -206,10 +206,8 @@ static int read_experts(const json_t *text, const char *path, struct model *m)
     char found[64];
     bool sparse[MODEL_LAYERS_MAX];
 
-    if (!json_any(text, EXPERT_NAMES, found))
-        return EXIT_OK;
     int status = read_mixture(text, path, &m->mixture);
-    if (status || (status = check_sparse(text, path)))
+    if (status || !m->mixture.experts || (status = check_sparse(text, path)))
         return status;
     /* Mixtral and gpt-oss have experts in all layers, and no width for those alone */
     const bool own = json_any(text, "moe_intermediate_size", found) != NULL;

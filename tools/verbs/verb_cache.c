@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* quern cache: what is kept, whether it is whole, removing it, and sharing it with others. */
-#include "files/files.h"
 #include "files/json_file.h"
 #include "files/layer_words.h"
 #include "files/shared_files.h"
@@ -10,11 +9,9 @@
 #include "verbs/verb_cache_pull.h"
 #include "verbs/verb_cache_revoke.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 
 /* A target to open a context with, where none is given: the cache is the same for all. */
