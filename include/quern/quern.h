@@ -572,11 +572,13 @@ struct quern_args {
                             * anything above, unsigned: none. A's row is rows / top_k, C's rows */
     const void *experts; /* i32 [slots / B]: whose weights a block of B slots has; -1: zeros are
                             * written to its rows of C; any other that is not one: nothing is */
-    const void *rows_used; /* i32 [1]: slots in use, a multiple of B; those behind may
-                            * hold anything */
+    const void *rows_used; /* i32 [1], read as unsigned: slots in use, a multiple of B; those
+                            * behind may hold anything */
     const void *routing;   /* f32 [V]: what a row of C is multiplied by; null: by nothing */
-    int64_t slots;         /* how many there are, a multiple of B; 0: as quern_moe_slots says, which
-                            * op=moe_align takes alone */
+    int64_t slots;         /* how many there are, a multiple of B, 2^32 - 128 at most, and no more
+                            * than a grid takes of the kernel (65535 slices along y, 2^32 work-items
+                            * along x: a launch of more is refused, and says how many it takes); 0:
+                            * as quern_moe_slots says, which op=moe_align takes alone */
     const void *topk_ids;  /* of op=moe_align, i32 [M, top_k]: the experts of each token; a choice
                             * whose number is no expert's is in no row */
 };

@@ -89,6 +89,19 @@ static quern_status check_strides(const struct quern_problem *p, const struct qu
     return QUERN_OK;
 }
 
+/* Of op=moe_align, which writes exactly as many slots as so many rows can have. */
+static quern_status check_aligned_slots(const struct quern_problem *p,
+                                        const struct quern_args *args, int64_t m)
+{
+    if (p->op != QUERN_OP_MOE_ALIGN || !args->slots)
+        return QUERN_OK;
+    FAIL_IF(args->slots != problem_slots(p, m), QUERN_E_ARGUMENT,
+            "args.slots is %" PRId64 "; op=moe_align expects 0 or the %" PRId64
+            " that quern_moe_slots gives for %" PRId64 " tokens",
+            args->slots, problem_slots(p, m), m);
+    return QUERN_OK;
+}
+
 static quern_status check_args(const struct quern_problem *p, const struct quern_args *args,
                                int64_t m)
 {
@@ -99,29 +112,8 @@ static quern_status check_args(const struct quern_problem *p, const struct quern
         if (address || !operand_rows[i].optional)
             TRY(check_address(&operand_rows[i], address));
     }
+    TRY(check_aligned_slots(p, args, m));
     return check_strides(p, args);
-}
-
-/* Of op=moe: as many slots as the host says, in place of the most that so many rows can have.
- * op=moe_align writes exactly that many. */
-static quern_status count_slots(const struct quern_problem *p, const struct quern_args *args,
-                                struct plan_slice *slice)
-{
-    const struct plan *const plan = slice->plan;
-
-    FAIL_IF(p->op == QUERN_OP_MOE_ALIGN && args->slots &&
-                args->slots != problem_slots(p, slice->rows),
-            QUERN_E_ARGUMENT,
-            "args.slots is %" PRId64 "; op=moe_align expects 0 or the %" PRId64
-            " that quern_moe_slots gives for %" PRId64 " tokens",
-            args->slots, problem_slots(p, slice->rows), slice->rows);
-    if (p->op != QUERN_OP_MOE || !args->slots)
-        return QUERN_OK;
-    FAIL_IF(args->slots < 0 || args->slots > INT32_MAX || args->slots % plan->block_rows,
-            QUERN_E_ARGUMENT, "args.slots is %" PRId64 "; expected a multiple of block_rows=%d",
-            args->slots, plan->block_rows);
-    slice->slices = args->slots / plan->m_tile;
-    return QUERN_OK;
 }
 
 /* ---- Launch ---------------------------------------------------------------------------------- */
@@ -131,19 +123,57 @@ static size_t index_of(const struct kernel_set *set, const struct plan *plan)
     return (size_t)(plan - set->plans.plans);
 }
 
-static quern_status slices_of(const struct kernel_set *set, int64_t m, int64_t lda,
+static quern_status no_kernel_for_rows(int64_t m)
+{
+    FAIL(QUERN_E_ARGUMENT,
+         "m is %" PRId64 "; the op was created for other numbers of rows, and has no kernel for "
+         "the blocks of so many",
+         m);
+}
+
+/* Kernels of op=moe number slots in 32 bits: so many whole blocks of any size can be numbered. */
+#define SLOTS_MAX ((int64_t)UINT32_MAX - (PROBLEM_BLOCK_ROWS_MAX - 1))
+
+/* Gives a launch of op=moe slices for so many slots, which a host that knows them gives; 0: for the
+ * most that m rows can have. */
+static quern_status count_slots(struct plan_slice *slice, int64_t m, int64_t slots)
+{
+    const struct plan *const plan = slice->plan;
+    const int64_t of_grid = plan->slices_max * plan->m_tile / plan->block_rows * plan->block_rows;
+    const int64_t most = of_grid < SLOTS_MAX ? of_grid : SLOTS_MAX;
+
+    if (!slots) {
+        const int64_t of_rows = slice->slices * plan->m_tile;
+        FAIL_IF(of_rows > most, QUERN_E_ARGUMENT,
+                "m is %" PRId64 ", which can have %" PRId64
+                " slots; one launch takes at most %" PRId64
+                " (the limit of a grid): set args.slots where fewer are known to be in use, or "
+                "launch fewer rows at a time",
+                m, of_rows, most);
+        return QUERN_OK;
+    }
+    FAIL_IF(slots < 0 || slots > most || slots % plan->block_rows, QUERN_E_ARGUMENT,
+            "args.slots is %" PRId64 "; expected 0, or a multiple of block_rows=%d up to %" PRId64
+            " (the limit of a grid)",
+            slots, plan->block_rows, most);
+    slice->slices = slots / plan->m_tile;
+    return QUERN_OK;
+}
+
+/* The launches of m rows; `slots`: of op=moe, quern_args.slots. */
+static quern_status slices_of(const struct kernel_set *set, int64_t m, int64_t lda, int64_t slots,
                               struct plan_slice slices[2], size_t *count)
 {
-    const bool far = lda > PLAN_TILE_LDA_MAX && !set->plans.plans->block_rows;
+    const bool blocks = set->plans.plans->block_rows, far = lda > PLAN_TILE_LDA_MAX && !blocks;
 
     *count = far ? plan_slices_apart(&set->plans, m, slices) : plan_slices(&set->plans, m, slices);
-    FAIL_IF(!*count && !far, QUERN_E_ARGUMENT,
-            "m is %" PRId64 "; the op was created for other numbers of rows, and has no kernel for "
-            "the blocks of so many",
-            m);
+    if (!*count && !far)
+        return no_kernel_for_rows(m);
     FAIL_IF(!*count, QUERN_E_ARGUMENT,
             "lda is %" PRId64 "; the kernels of this op take rows of A at most %d elements apart",
             lda, PLAN_TILE_LDA_MAX);
+    if (blocks)
+        return count_slots(slices, m, slots);
     FAIL_IF(slices->slices > slices->plan->slices_max, QUERN_E_ARGUMENT,
             "m is %" PRId64 "; one launch takes at most %" PRId64 " rows (the limit of a grid)", m,
             slices->plan->slices_max * slices->plan->m_tile);
@@ -200,8 +230,8 @@ quern_status quern_op_launch(quern_op *op, const struct quern_args *given, int64
     TRY(launch_products(op, args, m, stream, &done));
     if (done == m)
         return QUERN_OK;
-    TRY(slices_of(set, m - done, args->lda ? args->lda : p->k, slices, &count));
-    TRY(count_slots(p, args, slices));
+    const int64_t lda = args->lda ? args->lda : p->k;
+    TRY(slices_of(set, m - done, lda, args->slots, slices, &count));
     for (size_t i = 0; i < count; i++) {
         const struct plan_slice *const s = &slices[i];
         const struct kernel *const kernel = set->kernels[index_of(set, s->plan)];
@@ -227,11 +257,7 @@ quern_status quern_op_block_rows(const quern_op *op, int64_t m, int *rows)
     FAIL_IF(!set, QUERN_E_NOT_READY, "kernels of %s are not there yet: see quern_op_ready",
             op->text);
     *rows = plan_block_rows(&set->plans, m);
-    FAIL_IF(!*rows && p->op == QUERN_OP_MOE, QUERN_E_ARGUMENT,
-            "m is %" PRId64 "; the op was created for other numbers of rows, and has no kernel for "
-            "the blocks of so many",
-            m);
-    return QUERN_OK;
+    return *rows || p->op != QUERN_OP_MOE ? QUERN_OK : no_kernel_for_rows(m);
 }
 
 quern_status quern_op_launches(const quern_op *op, int64_t m, struct quern_launch *launches,
@@ -244,7 +270,7 @@ quern_status quern_op_launches(const quern_op *op, int64_t m, struct quern_launc
     const struct kernel_set *const set = atomic_load(&op->kernels);
     FAIL_IF(!set, QUERN_E_NOT_READY, "kernels of %s are not there yet: see quern_op_ready",
             op->text);
-    TRY(slices_of(set, m, op->spelling.problem.k, slices, count));
+    TRY(slices_of(set, m, op->spelling.problem.k, 0, slices, count));
     for (size_t i = 0; i < *count; i++) {
         const struct plan_slice *const s = &slices[i];
         struct quern_launch *const l = &launches[i];

@@ -93,8 +93,8 @@ static uint64_t weights_of(const struct bench *b)
     if (p->op != QUERN_OP_MOE)
         return matrix;
     const int32_t *const of_block = b->host.experts;
-    const int32_t used = *(const int32_t *)b->host.rows_used;
-    for (int32_t i = 0; i < used / p->block_rows; i++)
+    const uint32_t used = *(const uint32_t *)b->host.rows_used;
+    for (uint32_t i = 0; i < used / (uint32_t)p->block_rows; i++)
         if (of_block[i] >= 0 && of_block[i] < p->experts && !seen[of_block[i]]) {
             seen[of_block[i]] = true;
             experts++;

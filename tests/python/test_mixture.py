@@ -61,7 +61,7 @@ def test_blocks_of_an_op(quern, ctx):
     with pytest.raises(TypeError, match="experts has elements of f32; expected i32"):
         op.launch(m=m, c=c, slots=int(used[0]), **{
             **given, "experts": ctx.buffer(np.zeros(len(experts), np.float32))})
-    with pytest.raises(quern.Error, match="args.slots is 5; expected a multiple of block_rows"):
+    with pytest.raises(quern.Error, match="args.slots is 5; expected 0, or a multiple of block"):
         op.launch(m=m, c=c, slots=5, **given)
 
 

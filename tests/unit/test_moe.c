@@ -336,11 +336,53 @@ static void test_launch(void **state)
     mixture_check(&x, 5e-3);
     x.args.slots++;
     assert_int_equal(quern_op_launch(x.op, &x.args, 40, NULL), QUERN_E_ARGUMENT);
-    t_message_has(x.p.block_rows == 1 ? "slots" : "a multiple of block_rows");
+    t_message_has("a multiple of block_rows");
     x.args.slots = 0;
     x.args.rows = NULL;
     assert_int_equal(quern_op_launch(x.op, &x.args, 40, NULL), QUERN_E_ARGUMENT);
     t_message_has("args.rows is null");
+    mixture_close(&x);
+}
+
+/* A grid's limit is for the slots that a launch has: those that the host says where it says so. */
+static void test_slots(void **state)
+{
+    enum { M = 40, B = 8 };
+    int32_t ids[M];
+    char message[96];
+    struct mixture x;
+    struct plan_set set;
+
+    (void)state;
+    mixture_open(&x, "gfx1151", "op=moe wq=int4 n=24 k=128 a=f16 experts=32 top_k=1 block_rows=8",
+                 M);
+    for (int i = 0; i < M; i++)
+        ids[i] = 31; /* which fill their blocks, so that no slot is for none */
+    quant_moe_align(&x.p, M, ids, x.host.rows, x.host.experts, x.host.rows_used);
+    mixture_check(&x, 5e-3);
+    void *const again = malloc(x.bytes[OPERAND_C]);
+    assert_int_equal(quern_buffer_write(x.there[OPERAND_C], x.host.a, M), QUERN_OK);
+    x.args.slots = M;
+    assert_int_equal(quern_op_launch(x.op, &x.args, INT32_MAX, NULL), QUERN_OK);
+    assert_int_equal(quern_buffer_read(x.there[OPERAND_C], again, x.bytes[OPERAND_C]), QUERN_OK);
+    assert_memory_equal(again, x.host.c, x.bytes[OPERAND_C]);
+    free(again);
+    x.args.slots = 0;
+    assert_int_equal(quern_op_launch(x.op, &x.args, INT32_MAX, NULL), QUERN_E_ARGUMENT);
+    t_message_has("m is 2147483647, which can have 2147483872 slots");
+    t_message_has("set args.slots");
+
+    assert_int_equal(plan_make(&x.p, target_named("gfx1151"), &set), QUERN_OK);
+    const struct plan *const p = plan_for(&set, M);
+    const int64_t most = p->slices_max * p->m_tile / B * B;
+    const int64_t wrong[] = {-B, M + 1, most + B, INT64_MAX / B * B};
+    snprintf(message, sizeof message, "expected 0, or a multiple of block_rows=8 up to %lld (",
+             (long long)most);
+    for (int i = 0; i < COUNT(wrong); i++) {
+        x.args.slots = wrong[i];
+        assert_int_equal(quern_op_launch(x.op, &x.args, M, NULL), QUERN_E_ARGUMENT);
+        t_message_has(message);
+    }
     mixture_close(&x);
 }
 
@@ -517,6 +559,7 @@ int main(void)
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_block_rows),
         cmocka_unit_test(test_launch),
+        cmocka_unit_test(test_slots),
         cmocka_unit_test(test_beyond),
         cmocka_unit_test(test_hostile),
         cmocka_unit_test(test_far),
