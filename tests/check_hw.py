@@ -51,7 +51,13 @@ PROPERTIES = {
 }  # fmt: skip
 # Programs of tests/sim that hold a GPU to what others captured on one, or say of theirs: sums of
 # products, by captures and by the rules that give them; single instructions; reciprocals and such.
-CAPTURES = ("test_sim_adders", "test_sim_sums", "test_sim_silicon", "test_sim_trans")
+CAPTURES = (
+    "test_sim_adders",
+    "test_sim_captures",
+    "test_sim_sums",
+    "test_sim_silicon",
+    "test_sim_trans",
+)
 TIMED = ["wq=nf4 n=4096 k=4096 a=bf16", "wq=nf4 n=4096 k=4096 a=f16 scale=nested"]
 
 # sizes of one element of each operand's type, and how a number of ordinary size is written in it
