@@ -212,6 +212,7 @@ struct op_blas;
 struct quern_op {
     struct spelling spelling;
     quern_ctx *ctx;
+    uint32_t operands;      /* that its problem has (operands_of), for launches to check */
     bool in_table;          /* it lives as long as its context */
     _Atomic int64_t covers; /* it has the kernels for M up to this */
     _Atomic(struct kernel_set *) kernels;

@@ -36,18 +36,15 @@ size_t pack_args(const struct kernel *kernel, const struct arg_values *values,
 {
     size_t n = 0;
 
-    memset(kernarg, 0, KERNARG_MAX);
     for (size_t i = 0; i < kernel->arg_count; i++) {
         const uint64_t value = values->of[kernel->args[i]];
-        const uint32_t narrow = (uint32_t)value;
         const size_t size = plan_arg_bytes(kernel->args[i]);
+        /* a number of four bytes is stored with four zeros behind it, which the next one overwrites
+         * unless they are padding. The memcpy has a constant size, so that it becomes a store */
+        const uint64_t word = size == sizeof(uint32_t) ? (uint32_t)value : value;
 
-        /* each memcpy has a constant size, so that the compiler makes a store of it, not a call */
         n = (n + size - 1) & ~(size - 1);
-        if (size == sizeof narrow)
-            memcpy(kernarg + n, &narrow, sizeof narrow);
-        else
-            memcpy(kernarg + n, &value, sizeof value);
+        memcpy(kernarg + n, &word, sizeof word);
         n += size;
     }
     return n;
@@ -102,11 +99,12 @@ static quern_status check_aligned_slots(const struct quern_problem *p,
     return QUERN_OK;
 }
 
-static quern_status check_args(const struct quern_problem *p, const struct quern_args *args,
-                               int64_t m)
+static quern_status check_args(const quern_op *op, const struct quern_args *args, int64_t m)
 {
+    const struct quern_problem *const p = &op->spelling.problem;
+
     TRY(problem_check_rows(p, m));
-    for (uint32_t left = operands_of(p); left; left &= left - 1) {
+    for (uint32_t left = op->operands; left; left &= left - 1) {
         const enum operand i = (enum operand)__builtin_ctz(left);
         const void *const address = operand_address(args, i);
         if (address || !operand_rows[i].optional)
@@ -213,7 +211,7 @@ quern_status quern_op_launch(quern_op *op, const struct quern_args *given, int64
     TRY(extensible_view(EXTENSIBLE(quern_args, QUERN_ARGS_SIZE_MIN), given, &own, &view));
     const struct quern_args *const args = view;
     const struct quern_problem *const p = &op->spelling.problem;
-    TRY(check_args(p, args, m));
+    TRY(check_args(op, args, m));
     const struct kernel_set *const set = atomic_load_explicit(&op->kernels, memory_order_acquire);
     quern_op *const base = set ? NULL : atomic_load(&op->base);
     if (base)

@@ -18,6 +18,7 @@ quern_status op_new(quern_ctx *ctx, const struct quern_problem *normal, quern_op
     op->references = 1; /* of the table, or of who makes an op that is in none */
     ctx_hold(ctx);
     op->spelling = (struct spelling){.problem = *normal, .op = op, .own = true};
+    op->operands = operands_of(normal);
     problem_text(normal, op->text);
     *out = op;
     return QUERN_OK;
