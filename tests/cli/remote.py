@@ -8,6 +8,7 @@ import ssl
 import threading
 import time
 
+import ports
 from conftest import Quern
 
 PORTAL = b"<!doctype html><title>Welcome</title><p>Please accept the terms of this hotel."
@@ -198,11 +199,8 @@ def make_signed(top, prewarm):
     return quern
 
 
-def closed_port():
-    """The number of a port of this machine that nobody listens on."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+# A port of this machine that nobody listens on, and nobody can as long as it is kept.
+CLOSED, CLOSED_PORT = ports.claim()
 
 
 class Relay(socketserver.ThreadingTCPServer):
