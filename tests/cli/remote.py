@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """A remote cache on this machine that serves a directory, and does wrong in every way asked for."""
 
+import os
 import pathlib
 import socket
 import socketserver
@@ -9,6 +10,8 @@ import threading
 import time
 
 import ports
+import pytest
+import swift_store
 from conftest import Quern
 
 PORTAL = b"<!doctype html><title>Welcome</title><p>Please accept the terms of this hotel."
@@ -16,6 +19,10 @@ PORTAL = b"<!doctype html><title>Welcome</title><p>Please accept the terms of th
 PATIENCE_S = 120
 # The list of what is revoked, which is asked for once by each process that asks for anything.
 REVOKED = "/v1/revoked.qr"
+
+needs_swift = pytest.mark.skipif(
+    not swift_store.UNPACKED.exists() and os.environ.get("CI") != "true",
+    reason="no Swift here (tools/setup.sh fetches it)")
 
 
 def head(status, length, *lines):
