@@ -4,7 +4,8 @@
  * it and come from it by number, and no call but remote_wait, remote_await and remote_store waits
  * for anything. The helper speaks to the network; what it passes on is whatever a server sent.
  *
- * Not thread-safe: its one user (dispatch/remote_tier.c) has a lock around it, but for remote_wait.
+ * Not thread-safe, except for remote_wait: the tier (dispatch/remote_tier.c), which several threads
+ * ask, has a lock around the rest.
  */
 #ifndef QUERN_COMPILE_REMOTE_H
 #define QUERN_COMPILE_REMOTE_H

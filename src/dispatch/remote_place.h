@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Where a remote cache is, how its requests are signed, and the helper that reaches it: for the
- * tier (remote_tier.c) and for what sends a whole cache there (cache_send.c).
+ * tier (remote_tier.c), for what gives kernels to it as they are compiled (remote_push.c), and for
+ * what the command sends and asks for (cache_send.c, remote_file.c).
  */
 #ifndef QUERN_DISPATCH_REMOTE_PLACE_H
 #define QUERN_DISPATCH_REMOTE_PLACE_H
@@ -34,8 +35,9 @@ quern_status remote_read_s3(const char *what, const char *text, struct remote_pl
 /* Reads the absolute path of a directory, which is not looked at (remote_directory.c). Only the
  * tier takes one: what is sent to a place is sent by a helper. */
 quern_status remote_read_directory(const char *what, const char *text, struct remote_place *place);
-/* Reads the file of a name in a place that is a directory: what a helper would have answered, but
- * for the number. Blocks on the disk. */
+/* Reads the file `name` of a remote cache that is a directory. *answer is set to what the helper
+ * would answer for the same file on a server, except that its id is 0: no question was sent, so no
+ * number was given to one. Blocks on the disk. */
 void remote_directory_fetch(const struct remote_place *place, const char *name,
                             struct remote_answer *answer);
 

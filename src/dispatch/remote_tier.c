@@ -61,8 +61,10 @@ struct remote_tier {
     struct remote_push *push; /* null: nothing is given to it */
     struct revocations revoked;
     uint64_t list_id; /* of the question for the list of what is revoked; 0: none is pending */
-    enum quern_stat list_stat; /* why that is not known: how it is counted, */
-    char list_why[300];        /* and in words */
+    /* While the list is not known, so that no entry can be used: the counter that each entry which
+     * is left unused for that adds to, and the reason in words. */
+    enum quern_stat list_stat;
+    char list_why[300];
     struct question questions[QUESTIONS_MAX];
     uint64_t usual_ns, spread_ns; /* of recent answers: mean, and mean distance from it; 0: none */
     unsigned troubles;            /* in a row */

@@ -21,8 +21,10 @@ struct signers {
  * be read. QUERN_E_CACHE with the reason, also for a file with no key or a line that is none. */
 quern_status signers_read(const char *what, const char *path, struct signers *signers);
 
-/* The 32 bytes of the one secret key of a file, "quern-secret-key HEX", which must be its owner's
- * alone and is held to the same otherwise. QUERN_E_IO, QUERN_E_CACHE with the reason. */
+/* Reads the 32 bytes of the secret key in a file that has one line "quern-secret-key HEX". The file
+ * is checked as signers_read checks its own, and beyond that nobody but its owner may have any
+ * access to it. `what` is what messages call the file. QUERN_E_IO: it cannot be read. QUERN_E_CACHE
+ * with the reason: it is not such a file, or others have access to it. */
 quern_status signer_read_secret(const char *what, const char *path, uint8_t seed[32]);
 
 /* The number of a public key among those of the signers; their count when it is none of them. */

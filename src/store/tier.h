@@ -32,9 +32,10 @@ struct tier {
     /* Whether what another toolchain made is taken from here even where a compiler could make the
      * kernel anew. So it is of bundles: somebody chose what is in them. */
     bool source_first;
-    /* Asking costs more than a look at a disk. So base kernels, for which nobody waits, are not
-     * asked for here; and what comes from here is put into the tiers
-     * that are not. */
+    /* Whether a question to this tier costs more than a look at a disk, as one over the network
+     * does. The search does not ask a far tier for base kernels, since nobody waits for those. It
+     * puts every entry that a far tier gave into the tiers that are near and can be written to, so
+     * that the next search finds it there. */
     bool far;
     void *self; /* the first argument of each function */
     /* On TIER_HIT fills *entry, whole and for this target, which the caller frees; on TIER_MISS

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """A remote cache on this machine that serves a directory, and does wrong in every way asked for."""
 
+import os
 import pathlib
 import socket
 import socketserver
@@ -8,6 +9,9 @@ import ssl
 import threading
 import time
 
+import ports
+import pytest
+import swift_store
 from conftest import Quern
 
 PORTAL = b"<!doctype html><title>Welcome</title><p>Please accept the terms of this hotel."
@@ -15,6 +19,10 @@ PORTAL = b"<!doctype html><title>Welcome</title><p>Please accept the terms of th
 PATIENCE_S = 120
 # The list of what is revoked, which is asked for once by each process that asks for anything.
 REVOKED = "/v1/revoked.qr"
+
+needs_swift = pytest.mark.skipif(
+    not swift_store.UNPACKED.exists() and os.environ.get("CI") != "true",
+    reason="no Swift here (tools/setup.sh fetches it)")
 
 
 def head(status, length, *lines):
@@ -198,11 +206,8 @@ def make_signed(top, prewarm):
     return quern
 
 
-def closed_port():
-    """The number of a port of this machine that nobody listens on."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+# A port of this machine that nobody listens on, and nobody can as long as it is kept.
+CLOSED, CLOSED_PORT = ports.claim()
 
 
 class Relay(socketserver.ThreadingTCPServer):

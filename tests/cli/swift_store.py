@@ -11,10 +11,11 @@ import os
 import pathlib
 import pwd
 import signal
-import socket
 import subprocess
 import sys
 import time
+
+import ports
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 UNPACKED = TOP / "build/deps/swift"
@@ -63,16 +64,6 @@ use = egg:swift#dlo
 """
 
 
-def free_ports(count):
-    taken = [socket.socket() for _ in range(count)]
-    for s in taken:
-        s.bind(("127.0.0.1", 0))
-    ports = [s.getsockname()[1] for s in taken]
-    for s in taken:
-        s.close()
-    return ports
-
-
 def die_with_parent():
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
@@ -82,18 +73,19 @@ def serve(top, port):
     from swift.common.ring import RingBuilder
     from swift.common.wsgi import run_wsgi
 
-    ports = dict(zip(SERVERS, [*free_ports(3), port]))
+    claims = [ports.claim() for _ in SERVERS[:3]]  # kept by this process: no server outlives it
+    port_of = dict(zip(SERVERS, [*(number for _, number in claims), port]))
     (top / "devices/d").mkdir(parents=True)
     (top / "swift.conf").write_text("[swift-hash]\nswift_hash_path_suffix = quern\n"
                                     "[storage-policy:0]\nname = one\ndefault = yes\n")
     for name in SERVERS:
         text = COMMON + (PROXY if name == "proxy" else STORAGE)
         (top / f"{name}.conf").write_text(text.format(
-            top=top, name=name, port=ports[name], region=REGION, secret=SECRET,
+            top=top, name=name, port=port_of[name], region=REGION, secret=SECRET,
             user=pwd.getpwuid(os.getuid()).pw_name))
         if name != "proxy":
             ring = RingBuilder(1, 1, 0)  # two parts, of which there is one copy
-            ring.add_dev({"region": 1, "zone": 1, "ip": "127.0.0.1", "port": ports[name],
+            ring.add_dev({"region": 1, "zone": 1, "ip": "127.0.0.1", "port": port_of[name],
                           "device": "d", "weight": 1})
             ring.rebalance()
             ring.get_ring().save(str(top / f"{name}.ring.gz"))
@@ -109,7 +101,7 @@ class Swift:
     """A running store with an empty bucket."""
 
     def __init__(self, top, bucket="kernels"):
-        (self.port,) = free_ports(1)
+        self.keeper, self.port = ports.claim()
         self.bucket = bucket
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = top / "log"
@@ -159,6 +151,7 @@ class Swift:
     def kill(self):
         self.process.kill()
         self.process.wait()
+        self.keeper.close()
 
     def variables(self):
         """What a host's environment has, to sign its requests."""

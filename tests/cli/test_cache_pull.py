@@ -203,8 +203,7 @@ def test_a_directory_as_the_remote_of_a_host(quern, made, keys):
         **env, "QUERN_REMOTE_MODE": "rw", "QUERN_REMOTE_SIGN_KEY": str(made / "ours.key")})
 
 
-@pytest.mark.skipif(not swift_store.UNPACKED.exists() and os.environ.get("CI") != "true",
-                    reason="no Swift here (tools/setup.sh fetches it)")
+@remote.needs_swift
 def test_an_object_store(quern, made, keys, tmp_path):
     store = swift_store.Swift(tmp_path)
     try:

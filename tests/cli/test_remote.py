@@ -257,7 +257,7 @@ def test_a_redirection_is_followed_where_entries_are_signed(quern, made, server,
 
 
 def test_a_dead_remote_is_left_alone(quern, env):
-    dead = {**env, "QUERN_REMOTE": f"http://127.0.0.1:{remote.closed_port()}", "QUERN_JOBS": "1"}
+    dead = {**env, "QUERN_REMOTE": f"http://127.0.0.1:{remote.CLOSED_PORT}", "QUERN_JOBS": "1"}
     report = prewarm(quern, *range(256, 256 + 24 * 64, 64), env=dead)
     failed, skipped = counters(report, "remote_failed", "remote_skipped")
     # a rest takes twice as long as the last one, so that some compile is shorter

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import time
 
+import ports
 import pytest
 import remote
 from conftest import TOP, Quern, files_under
@@ -47,12 +48,8 @@ class Nginx:
         assert NGINX, "tools/setup.sh found no nginx"
         text = (TOP / "docs/fleet.md").read_text()
         lines = re.search(r"```nginx\n(.*?)```", text, re.DOTALL)[1]
-        # The port stays bound here while nginx listens on it: one that was only free a moment ago
-        # may be another test's by the time that nginx takes it.
-        self.claim = socket.socket()
-        self.claim.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        self.claim.bind(("127.0.0.1", 0))
-        self.root, self.port = top / "served", self.claim.getsockname()[1]
+        self.keeper, self.port = ports.claim()
+        self.root = top / "served"
         self.root.mkdir()
         for old, new in (("listen 8080;", f"listen 127.0.0.1:{self.port} reuseport;"),
                          ("root /srv/quern;", f"root {self.root};"),
@@ -80,7 +77,7 @@ class Nginx:
     def kill(self):
         self.process.kill()
         self.process.wait()
-        self.claim.close()
+        self.keeper.close()
 
 
 @pytest.fixture
@@ -258,5 +255,5 @@ def test_addresses_that_make_no_sense(made):
     for url in ("s4://bucket", "ftp://cache.example", "http:///x"):
         done = quern("cache", "push", url, status=2)
         assert "the address is" in done.stderr and "https://" in done.stderr
-    quern("cache", "push", f"http://127.0.0.1:{remote.closed_port()}", status=1)
+    quern("cache", "push", f"http://127.0.0.1:{remote.CLOSED_PORT}", status=1)
     assert not pathlib.Path("s4:").exists()

@@ -3,7 +3,6 @@
 checks signatures, and a server of ours for what a store must not be told."""
 
 import json
-import os
 import pathlib
 import shutil
 
@@ -14,10 +13,6 @@ from conftest import COMMAND, Quern, files_under
 
 TARGET = ["--target", "gfx1030", "--allow-unverified"]  # its kernels are not scanned: quicker
 LAYER = "wq=nf4 n={} k=256 a=bf16"
-
-needs_swift = pytest.mark.skipif(
-    not swift_store.UNPACKED.exists() and os.environ.get("CI") != "true",
-    reason="no Swift here (tools/setup.sh fetches it)")
 
 
 def prewarm(quern, *sizes, env=None, words=()):
@@ -50,7 +45,7 @@ def host(made, where, **variables):
             "QUERN_REMOTE_GRACE_MS": "unlimited", **variables}
 
 
-@needs_swift
+@remote.needs_swift
 def test_what_is_pushed_serves(quern, made, store):
     where = f"s3://{store.bucket}/a prefix/of~mine (1)"
     signs = store.variables()
@@ -74,7 +69,7 @@ def test_what_is_pushed_serves(quern, made, store):
     assert builder.json(*words, env=signs)["files"] == 1
 
 
-@needs_swift
+@remote.needs_swift
 @pytest.mark.parametrize("change, says", [
     ({"AWS_SECRET_ACCESS_KEY": "a/long+secret=of/the.store2"},
      "status 403, SignatureDoesNotMatch: AWS_SECRET_ACCESS_KEY is not that of AWS_ACCESS_KEY_ID"),
@@ -97,7 +92,7 @@ def test_what_the_store_refuses(quern, made, store, change, says):
     assert store.request("GET", "refused")[0] == 404
 
 
-@needs_swift
+@remote.needs_swift
 def test_who_compiles_gives_it_to_all(quern, made, store, tmp_path):
     """QUERN_REMOTE_MODE=rw."""
     env = host(made, f"s3://{store.bucket}/given", **store.variables())
@@ -116,7 +111,7 @@ def test_who_compiles_gives_it_to_all(quern, made, store, tmp_path):
     assert "putting v1/objects/" in done.stderr and "SignatureDoesNotMatch" in done.stderr
 
 
-@needs_swift
+@remote.needs_swift
 def test_doctor(quern, made, store):
     def line(status, **change):
         env = host(made, f"s3://{store.bucket}/x", **(store.variables() | change))

@@ -278,8 +278,9 @@ int outputs_add(struct outputs *o, const char *path, const void *bytes, size_t s
         return fail("more than %d files to write", OUTPUTS_MAX);
     watch_signals(o);
     struct output *item = &o->items[o->count];
-    /* before its path is asked for, which a pipe has not: /dev/stdout would be taken for a name
-     * that is free, and the file put in the place of that link */
+    /* realpath cannot tell whether something is there: it fails for /dev/stdout when that is a
+     * pipe, because a pipe has no path. Without this stat the name would be taken for a free one,
+     * and the commit would rename the new file over the link /dev/stdout itself. */
     const bool exists = !stat(path, &st);
     if (!exists && errno != ENOENT)
         return cannot_write(path);
