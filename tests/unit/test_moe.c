@@ -344,6 +344,72 @@ static void test_launch(void **state)
     mixture_close(&x);
 }
 
+/* Rows of A and C that lie further apart than K and N give what packed ones do, to the last bit;
+ * nothing between them is read or written, those of an expert that is elsewhere become zeros, and
+ * nothing lies behind the last of either. */
+static void check_strides(const char *target, const char *text, int64_t m)
+{
+    struct mixture x;
+
+    mixture_open(&x, target, text, m);
+    ((int32_t *)x.host.experts)[0] = -1;
+    mixture_check(&x, 8e-3);
+    const size_t m_rows = (size_t)m, rows = (size_t)problem_results(&x.p, m);
+    const size_t a_row = (size_t)x.p.k * dtype_bytes(x.p.a), a_apart = a_row + 64,
+                 c_row = (size_t)problem_columns(&x.p) * dtype_bytes(x.p.c), c_apart = c_row + 12,
+                 a_bytes = (m_rows - 1) * a_apart + a_row, c_bytes = (rows - 1) * c_apart + c_row;
+    uint8_t *const a = malloc(a_bytes), *const c = malloc(c_bytes);
+    quern_buffer *a_there, *c_there;
+    assert_true(a && c);
+    memset(a, 0xff, a_bytes); /* NaN */
+    memset(c, 0x7b, c_bytes);
+    for (size_t i = 0; i < m_rows; i++)
+        memcpy(a + i * a_apart, (const uint8_t *)x.host.a + i * a_row, a_row);
+    assert_int_equal(quern_buffer_create(x.ctx, a_bytes, 1, "a", &a_there), QUERN_OK);
+    assert_int_equal(quern_buffer_create(x.ctx, c_bytes, 3, "c", &c_there), QUERN_OK);
+    assert_int_equal(quern_buffer_write(a_there, a, a_bytes), QUERN_OK);
+    assert_int_equal(quern_buffer_write(c_there, c, c_bytes), QUERN_OK);
+    x.args.a = quern_buffer_address(a_there);
+    x.args.c = quern_buffer_address(c_there);
+    x.args.lda = (int64_t)(a_apart / dtype_bytes(x.p.a));
+    x.args.ldc = (int64_t)(c_apart / dtype_bytes(x.p.c));
+    if (quern_op_launch(x.op, &x.args, m, NULL) != QUERN_OK)
+        fail_msg("%s", quern_last_error()->message);
+    assert_int_equal(quern_buffer_read(c_there, c, c_bytes), QUERN_OK);
+    for (size_t i = 0; i < rows; i++) {
+        if (memcmp(c + i * c_apart, (const uint8_t *)x.host.c + i * c_row, c_row) != 0)
+            fail_msg("%s, m=%d: row %zu of C is another with lda and ldc", text, (int)m, i);
+        for (size_t at = i * c_apart + c_row; at < (i + 1) * c_apart && at < c_bytes; at++)
+            assert_int_equal(c[at], 0x7b);
+    }
+    quern_buffer_destroy(a_there);
+    quern_buffer_destroy(c_there);
+    free(a);
+    free(c);
+    mixture_close(&x);
+}
+
+static void test_strides(void **state)
+{
+    static const struct {
+        const char *target, *text;
+        int m;
+    } runs[] = {
+        /* of each family that AMD's targets have */
+        {"gfx1151", "op=moe wq=nf4 n=34 k=192 a=bf16 experts=8 top_k=2 bias=1", 9},
+        {"gfx942", "op=moe wq=int4 n=50 k=256 a=f16 zero=u8 experts=4 top_k=2", 37},
+        {"gfx1151", "op=moe wq=fp4 n=66 k=128 a=bf16 experts=2 top_k=2", 80},
+        {"gfx1201", "op=moe wq=none n=20 k=68 a=f32 experts=16 top_k=4 act=silu_mul glu=halves", 3},
+        {"gfx1151", "op=moe wq=int4 n=24 k=128 a=f16 experts=32 top_k=1", 3},
+        {"gfx1151", "op=moe wq=nf4 n=40 k=256 a=f32 scale=nested experts=8 top_k=2", 1},
+        {"gfx1201", "op=moe wq=int4 n=24 k=128 a=f32 experts=32 top_k=2", 1},
+    };
+
+    (void)state;
+    for (int i = 0; i < COUNT(runs); i += T_SANITIZED ? 2 : 1)
+        check_strides(runs[i].target, runs[i].text, runs[i].m);
+}
+
 /* A grid's limit is for the slots that a launch has: those that the host says where it says so. */
 static void test_slots(void **state)
 {
@@ -559,6 +625,7 @@ int main(void)
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_block_rows),
         cmocka_unit_test(test_launch),
+        cmocka_unit_test(test_strides),
         cmocka_unit_test(test_slots),
         cmocka_unit_test(test_beyond),
         cmocka_unit_test(test_hostile),
