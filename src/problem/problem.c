@@ -424,6 +424,12 @@ static quern_status check_experts(const struct quern_problem *p)
                 (p->block_rows & (p->block_rows - 1)),
             QUERN_E_PROBLEM, "block_rows=%d; expected a power of two from 1 to %d", p->block_rows,
             PROBLEM_BLOCK_ROWS_MAX);
+    /* by divisions, because the product itself may not fit in 64 bits */
+    FAIL_IF(p->op == QUERN_OP_MOE && p->n > PROBLEM_WEIGHTS_MAX / p->experts / p->k,
+            QUERN_E_PROBLEM,
+            "experts=%d times n=%" PRId64 " times k=%" PRId64
+            " is more than 2^60, the most weights that all experts of op=moe may have together",
+            p->experts, p->n, p->k);
     TRY(check_absent("exact", !p->exact, p));
     return check_absent("kernels", !p->kernels, p);
 }

@@ -589,13 +589,27 @@ static void test_refused(void **state)
         {"wq=nf4 n=64 k=64 a=f16 experts=8", "experts does not apply to op=gemm"},
         {"op=dequant wq=nf4 n=64 k=64 c=f16 top_k=8", "top_k does not apply to op=dequant"},
         {"op=moe wq=nf4 n=64 k=64 a=f16 experts=0 top_k=2", "experts=0 is no number"},
+        {"op=moe wq=none n=1073741824 k=1073741824 a=f32 experts=2 top_k=1",
+         "experts=2 times n=1073741824 times k=1073741824 is more than 2^60"},
+        {"op=moe wq=none n=1048577 k=1073741824 a=f32 experts=1024 top_k=1", "more than 2^60"},
+        {"op=moe wq=none n=1073741824 k=1048577 a=f32 experts=1024 top_k=1", "more than 2^60"},
     };
+    /* the most that there may be */
+    static const char *const right[] = {
+        "op=moe wq=none n=1073741824 k=1073741824 a=f32 experts=1 top_k=1 block_rows=1",
+        "op=moe wq=none n=1048576 k=1073741824 a=f32 experts=1024 top_k=1 block_rows=1"};
 
     (void)state;
     for (int i = 0; i < COUNT(wrong); i++) {
         struct quern_problem p = QUERN_INIT(struct quern_problem);
         assert_int_equal(quern_problem_parse(wrong[i].text, &p), QUERN_E_PROBLEM);
         t_message_has(wrong[i].message);
+    }
+    for (int i = 0; i < COUNT(right); i++) {
+        const struct quern_problem largest = t_problem(right[i]);
+        struct quern_operand b;
+        assert_true(operand_describe(&largest, OPERAND_B, 1, &b));
+        assert_true(b.bytes == UINT64_C(1) << 62);
     }
     const struct quern_problem p = t_problem("op=moe wq=nf4 n=64 k=64 a=f16 experts=8 top_k=2");
     struct quern_operand operands[QUERN_OPERANDS_MAX];
