@@ -174,6 +174,14 @@ static void test_align(void **state)
     assert_int_equal(whose[4], -1);
     assert_int_equal(whose[5], -1);
     assert_int_equal(quern_moe_slots(&p, 0, &slots), QUERN_E_ARGUMENT);
+    t_message_has("m is 0; expected 1 to 1073741823"); /* tokens of two choices */
+    assert_int_equal(quern_moe_slots(&p, INT64_MAX, &slots), QUERN_E_ARGUMENT);
+    t_message_has("with top_k=2 expected 1 to 1073741823");
+    const struct quern_problem listed = t_problem("op=moe_align experts=4 top_k=2 block_rows=4");
+    assert_int_equal(quern_moe_slots(&listed, -1, &slots), QUERN_E_ARGUMENT);
+    t_message_has("m is -1; expected 1 to 32768");
+    assert_int_equal(quern_moe_slots(&listed, INT64_MAX, &slots), QUERN_E_ARGUMENT);
+    t_message_has("with top_k=2 1 to 32768 tokens");
     const struct quern_problem no_rows =
         t_problem("op=moe wq=none a=f32 n=8 k=8 experts=4 top_k=2");
     assert_int_equal(quern_moe_slots(&no_rows, 6, &slots), QUERN_E_ARGUMENT);
