@@ -516,6 +516,52 @@ static void test_block_rows(void **state)
             }
 }
 
+/* ---- Names ----------------------------------------------------------------------------------- */
+
+/* A profiler shows nothing of a kernel but its name: layers that differ in their experts, choices
+ * or blocks have kernels of other names, and the longest names are whole. */
+static void test_names(void **state)
+{
+    static const char *const words[] = {
+        "experts=8 top_k=2 block_rows=16", "experts=16 top_k=2 block_rows=16",
+        "experts=8 top_k=1 block_rows=16", "experts=8 top_k=2 block_rows=32"};
+    static const struct {
+        const char *target, *text, *name;
+    } longest[] = {
+        {"gfx942",
+         "op=moe wq=fp8fnuz scale=block128 n=1000064 k=100000000 a=fp8fnuz experts=1024 top_k=64 "
+         "block_rows=128",
+         "quern_moe_fp8fnuz_fp8fnuz_n1000064_k100000000_block128_e1024_t64_b128_m"},
+        {"gfx942",
+         "op=moe wq=int4 group=channel n=1000064 k=100000000 a=bf16 experts=1024 top_k=64 "
+         "block_rows=128",
+         "quern_moe_int4_bf16_n1000064_k100000000_g100000000_e1024_t64_b128_m"},
+        {"gfx942", "op=moe_align experts=1024 top_k=64 block_rows=128",
+         "quern_moe_align_e1024_t64_b128"},
+    };
+    struct plan_set sets[COUNT(words)];
+
+    (void)state;
+    for (int i = 0; i < COUNT(words); i++) {
+        char text[128];
+        snprintf(text, sizeof text, "op=moe wq=nf4 n=64 k=256 a=bf16 %s", words[i]);
+        const struct quern_problem p = t_problem(text);
+        assert_int_equal(plan_make(&p, target_named("gfx942"), &sets[i]), QUERN_OK);
+        for (int j = 0; j < i; j++)
+            assert_string_not_equal(plan_for(&sets[i], 1)->symbol, plan_for(&sets[j], 1)->symbol);
+    }
+    assert_string_equal(plan_for(&sets[0], 1)->symbol,
+                        "quern_moe_nf4_bf16_n64_k256_g64_e8_t2_b16_m16");
+    for (int i = 0; i < COUNT(longest); i++) {
+        const struct quern_problem p = t_problem(longest[i].text);
+        if (plan_make(&p, target_named(longest[i].target), &sets[0]) != QUERN_OK)
+            fail_msg("%s", quern_last_error()->message);
+        const char *const name = plan_for(&sets[0], 1)->symbol;
+        if (strncmp(name, longest[i].name, strlen(longest[i].name)) != 0)
+            fail_msg("%s is named %s", longest[i].text, name);
+    }
+}
+
 /* ---- Stacks beyond 4 GiB --------------------------------------------------------------------- */
 
 /* Weights of the last of many experts lie more than 4 GiB behind the first: the memory is mapped,
@@ -646,6 +692,7 @@ int main(void)
         cmocka_unit_test(test_align),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_block_rows),
+        cmocka_unit_test(test_names),
         cmocka_unit_test(test_launch),
         cmocka_unit_test(test_strides),
         cmocka_unit_test(test_slots),

@@ -14,7 +14,7 @@
 #define HAS_DPP_INTERLOCK false         // DPP reads what the instruction before it wrote
 #define HAS_SPLIT_BARRIER false         // barriers of a signal and a wait, a counter for LDS alone
 
-#define SYMBOL quern_moe_int4_f16_n2048_k768_g128_m64 // name of the kernel
+#define SYMBOL quern_moe_int4_f16_n2048_k768_g128_e128_t1_b64_m64 // name of the kernel
 #define KNOWN 1                         // whether the layer is, and what follows
 constexpr unsigned N = 2048;            // rows of W
 constexpr unsigned K = 768;             // columns of W
