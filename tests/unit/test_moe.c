@@ -25,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #ifndef ONE_IN
 #define ONE_IN (T_SANITIZED ? 307 : 61)
@@ -186,6 +187,48 @@ static void test_align(void **state)
         t_problem("op=moe wq=none a=f32 n=8 k=8 experts=4 top_k=2");
     assert_int_equal(quern_moe_slots(&no_rows, 6, &slots), QUERN_E_ARGUMENT);
     t_message_has("quern_op_block_rows");
+}
+
+/* Processor time that blocks of so many choices take, among so many experts: the least of three. */
+static double seconds_of_align(int experts_of_layer, int count, const int32_t *ids, int32_t *rows,
+                               int32_t *whose)
+{
+    const struct quern_problem p = {
+        .op = QUERN_OP_MOE, .experts = experts_of_layer, .top_k = 1, .block_rows = 1};
+    double least = INFINITY;
+    int32_t used;
+
+    for (int i = 0; i < 3; i++) {
+        struct timespec from, to;
+        assert_int_equal(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from), 0);
+        quant_moe_align(&p, count, ids, rows, whose, &used);
+        assert_int_equal(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to), 0);
+        assert_int_equal(used, count);
+        least = fmin(least, (double)(to.tv_sec - from.tv_sec) +
+                                (double)(to.tv_nsec - from.tv_nsec) * 1e-9);
+    }
+    return least;
+}
+
+/* Choices cost what they cost, whether of one expert or of a thousand: with a pass over all of them
+ * for each expert it would be some hundred times as much. */
+static void test_align_is_linear(void **state)
+{
+    enum { CHOICES = 1 << 18 };
+    int32_t *const ids = calloc(CHOICES, sizeof *ids), *const rows = calloc(CHOICES, sizeof *rows),
+                   *const whose = calloc(CHOICES, sizeof *whose);
+
+    (void)state;
+    assert_true(ids && rows && whose);
+    const double one = seconds_of_align(1, CHOICES, ids, rows, whose);
+    for (int i = 0; i < CHOICES; i++)
+        ids[i] = i * 37 % PROBLEM_EXPERTS_MAX;
+    const double many = seconds_of_align(PROBLEM_EXPERTS_MAX, CHOICES, ids, rows, whose);
+    if (many > 20 * one)
+        fail_msg("choices of 1024 experts took %g s, those of one %g s", many, one);
+    free(ids);
+    free(rows);
+    free(whose);
 }
 
 /* ---- What a host may put into rows and experts ----------------------------------------------- */
@@ -690,6 +733,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reference),
         cmocka_unit_test(test_align),
+        cmocka_unit_test(test_align_is_linear),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_block_rows),
         cmocka_unit_test(test_names),
