@@ -15,7 +15,7 @@ struct sim_device {
 
 struct device_kernel {
     quern_sim_module *module;
-    char symbol[64];
+    char symbol[128];
 };
 
 static struct sim_device *of(struct device *d)

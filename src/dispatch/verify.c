@@ -128,7 +128,7 @@ quern_status verify_text(const struct plan_slice *s, const char *source,
     struct cpu_launch launch = {.shared_bytes = plan_launch_lds(s->plan), .seed = seed};
     enum plan_arg args[PLAN_ARG_COUNT];
     uint32_t grid[3], block[3];
-    struct arg_values values;
+    struct arg_values values = {0}; /* an operand that the launch leaves out is null */
 
     if (s->plan->block_rows)
         problem.block_rows = s->plan->block_rows;
@@ -140,7 +140,8 @@ quern_status verify_text(const struct plan_slice *s, const char *source,
     for (size_t i = 0; i < launch.count; i++) {
         struct cpu_argument *const a = &launch.arguments[i];
         struct quern_operand o;
-        if (plan_arg_is_operand(args[i]) && operand_describe(p, (enum operand)args[i], m, &o))
+        if (plan_arg_is_operand(args[i]) && host->at[args[i]] &&
+            operand_describe(p, (enum operand)args[i], m, &o))
             *a = (struct cpu_argument){.name = o.name,
                                        .at = host->at[args[i]],
                                        .bytes = o.bytes,

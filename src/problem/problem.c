@@ -133,15 +133,15 @@ quern_status problem_check_rows(const struct quern_problem *p, int64_t m)
 {
     const int64_t most = problem_rows_max(p);
 
-    FAIL_IF(m < 1 || m > INT32_MAX, QUERN_E_ARGUMENT, "m is %" PRId64 "; expected 1 to %d", m,
-            INT32_MAX);
     FAIL_IF(m > most && p->op == QUERN_OP_MOE_ALIGN, QUERN_E_ARGUMENT,
             "m is %" PRId64
             "; a launch of op=moe_align takes at most %d choices, with top_k=%d 1 to "
             "%" PRId64 " tokens",
             m, PROBLEM_ALIGNED_MAX, p->top_k, most);
-    FAIL_IF(m > most, QUERN_E_ARGUMENT, "m is %" PRId64 "; with top_k=%d expected 1 to %" PRId64, m,
-            p->top_k, most);
+    FAIL_IF(m > most && p->op == QUERN_OP_MOE, QUERN_E_ARGUMENT,
+            "m is %" PRId64 "; with top_k=%d expected 1 to %" PRId64, m, p->top_k, most);
+    FAIL_IF(m < 1 || m > most, QUERN_E_ARGUMENT, "m is %" PRId64 "; expected 1 to %" PRId64, m,
+            most);
     return QUERN_OK;
 }
 
@@ -424,6 +424,12 @@ static quern_status check_experts(const struct quern_problem *p)
                 (p->block_rows & (p->block_rows - 1)),
             QUERN_E_PROBLEM, "block_rows=%d; expected a power of two from 1 to %d", p->block_rows,
             PROBLEM_BLOCK_ROWS_MAX);
+    /* by divisions, because the product itself may not fit in 64 bits */
+    FAIL_IF(p->op == QUERN_OP_MOE && p->n > PROBLEM_WEIGHTS_MAX / p->experts / p->k,
+            QUERN_E_PROBLEM,
+            "experts=%d times n=%" PRId64 " times k=%" PRId64
+            " is more than 2^60, the most weights that all experts of op=moe may have together",
+            p->experts, p->n, p->k);
     TRY(check_absent("exact", !p->exact, p));
     return check_absent("kernels", !p->kernels, p);
 }

@@ -10,6 +10,8 @@
 
 /* Largest N and K: element offsets of [N,K] operands then fit in 62 bits. */
 #define PROBLEM_MAX_DIMENSION ((int64_t)1 << 30)
+/* The most weights of all experts of op=moe together, whose bytes are then 2^62 at most. */
+#define PROBLEM_WEIGHTS_MAX ((int64_t)1 << 60)
 /* The most experts of op=moe, choices of a row of A among them, and rows of a block. */
 #define PROBLEM_EXPERTS_MAX    1024
 #define PROBLEM_TOP_K_MAX      64

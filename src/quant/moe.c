@@ -12,24 +12,36 @@
 
 /* ---- Blocks ---------------------------------------------------------------------------------- */
 
+static bool is_expert(const struct quern_problem *p, int32_t id)
+{
+    return id >= 0 && id < p->experts;
+}
+
+/* Counts the choices of each expert, and lays these out one behind the other, so that the time is
+ * that of the choices, however many experts there are. */
 void quant_moe_align(const struct quern_problem *p, int64_t m, const int32_t *topk_ids,
                      int32_t *rows, int32_t *experts, int32_t *rows_used)
 {
     const int64_t choices = problem_results(p, m), slots = problem_slots(p, m);
+    int64_t next[PROBLEM_EXPERTS_MAX] = {0}; /* of an expert: its choices, then its next slot */
     int64_t used = 0;
 
     for (int64_t i = 0; i < slots; i++)
         rows[i] = (int32_t)choices;
     for (int64_t i = 0; i < slots / p->block_rows; i++)
         experts[i] = -1;
+    for (int64_t i = 0; i < choices; i++)
+        if (is_expert(p, topk_ids[i]))
+            next[topk_ids[i]]++;
     for (int32_t e = 0; e < p->experts; e++) {
-        int64_t at = used;
-        for (int64_t i = 0; i < choices; i++)
-            if (topk_ids[i] == e)
-                rows[at++] = (int32_t)i;
-        for (; used < at; used += p->block_rows)
+        const int64_t end = used + next[e];
+        next[e] = used;
+        for (; used < end; used += p->block_rows)
             experts[used / p->block_rows] = e;
     }
+    for (int64_t i = 0; i < choices; i++)
+        if (is_expert(p, topk_ids[i]))
+            rows[next[topk_ids[i]]++] = (int32_t)i;
     *rows_used = (int32_t)used;
 }
 

@@ -111,6 +111,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     const u32 wave = __builtin_amdgcn_readfirstlane(item / WAVE);
     const u32 x = __builtin_amdgcn_workgroup_id_x(), y = __builtin_amdgcn_workgroup_id_y();
     u32 group = SLICES_FIRST ? y : x, slice = SLICES_FIRST ? x : y;
+    static_assert(!MOE || DIES == 1, "m is not what slices of blocks are counted by");
     if constexpr (DIES > 1) {
         // The hardware deals workgroups out to the dies in turn, and each die has a cache of its
         // own. So workgroups are renumbered: those of one die become neighbours, which share A or

@@ -31,6 +31,14 @@
 #define ONE_IN (T_SANITIZED ? 7 : 3)
 #endif
 
+/* What a host puts into rows, experts and rows_used of op=moe. */
+enum lists {
+    LISTS_RIGHT = 0,
+    LISTS_HOSTILE, /* experts and choices that there are not, and more slots in use than there are */
+    LISTS_SHORT,   /* one block in use, of those that all name row 0 behind it; and no routing */
+    LISTS_EMPTY    /* nothing in use */
+};
+
 /* A launch of one kernel, in slices where m is more than it has rows. */
 struct run {
     const char *problem;
@@ -38,6 +46,7 @@ struct run {
     const char *shape;           /* null: the model's */
     unsigned units;              /* multiprocessors */
     const struct family *family; /* null: the model's; tiles: its smallest that takes m rows */
+    enum lists lists;
 };
 
 struct bench {
@@ -49,6 +58,36 @@ struct bench {
 };
 
 /* ---- One run --------------------------------------------------------------------------------- */
+
+static void edit_lists(struct bench *b, const struct run *r)
+{
+    static const int32_t strange[] = {-1, -2, INT32_MIN, INT32_MAX, 1 << 16, 0};
+
+    if (r->lists == LISTS_RIGHT)
+        return;
+    const int64_t slots = problem_slots(&b->problem, r->m), rows_each = b->problem.block_rows;
+    const int32_t choices = (int32_t)problem_results(&b->problem, r->m);
+    int32_t *const rows = b->host.rows, *const whose = b->host.experts;
+
+    if (r->lists == LISTS_HOSTILE) {
+        for (int64_t i = 0; i < slots / rows_each; i++)
+            if (i % 2)
+                whose[i] = i / 2 % 6 == 5 ? b->problem.experts : strange[i / 2 % 6];
+        for (int64_t i = 0; i < slots; i += 3)
+            rows[i] = i % 2 ? choices + (int32_t)i : i % 4 ? INT32_MIN : -1;
+        *(uint32_t *)b->host.rows_used = UINT32_MAX / (uint32_t)rows_each * (uint32_t)rows_each;
+    } else if (r->lists == LISTS_SHORT) {
+        *(int32_t *)b->host.rows_used = (int32_t)rows_each;
+        for (int64_t i = rows_each; i < slots; i++) {
+            rows[i] = 0;
+            whose[i / rows_each] = 0;
+        }
+        free(b->host.routing);
+        b->host.routing = NULL;
+    } else if (r->lists == LISTS_EMPTY) {
+        *(int32_t *)b->host.rows_used = 0;
+    }
+}
 
 static void set_up(struct bench *b, const struct run *r)
 {
@@ -83,6 +122,7 @@ static void set_up(struct bench *b, const struct run *r)
             memset(b->host.at[i], b->problem.op == QUERN_OP_MOE_ALIGN ? 0xa5 : 0xff, o.bytes);
         }
     quant_random(&b->problem, r->m, 7, &b->host);
+    edit_lists(b, r);
     assert_int_equal(gen_source(&b->plan, &b->source), QUERN_OK);
 }
 
@@ -117,6 +157,15 @@ static double wrong_integers(const struct bench *b, int m)
     return (double)wrong;
 }
 
+/* Whether element i of C is as set_up left it, which is what a row that no slot names has to be. */
+static bool is_untouched(const struct bench *b, size_t i)
+{
+    static const uint8_t left[] = {0xff, 0xff, 0xff, 0xff};
+    const size_t bytes = dtype_bytes(b->problem.c);
+
+    return !memcmp((const char *)b->host.c + i * bytes, left, bytes);
+}
+
 /* The largest difference from the reference, as a share of its largest value. */
 static double error_of(const struct bench *b, int m)
 {
@@ -139,6 +188,8 @@ static double error_of(const struct bench *b, int m)
             quant_store(p->c, &word, 0, exact[i]);
             want[i] = (double)quant_load(p->c, &word, 0);
         }
+        if (isnan(want[i]) && is_untouched(b, i))
+            continue;
         const double d = fabs((double)quant_load(p->c, b->host.c, i) - want[i]);
         if (!(d <= difference))
             difference = isnan(d) ? INFINITY : d;
@@ -147,7 +198,7 @@ static double error_of(const struct bench *b, int m)
     }
     free(want);
     free(exact);
-    return difference / largest;
+    return difference ? difference / largest : 0; /* of no rows at all the largest is 0 */
 }
 
 /* With act, errors of the product count more: src/dispatch/verify.c. */
@@ -285,21 +336,59 @@ static const struct run runs[] = {
      1},
 };
 
+static void check_run(const struct run *r, uint64_t seed)
+{
+    struct bench b;
+
+    set_up(&b, r);
+    if (verify_text(&b.slice, str_text(&b.source), &b.host, r->m, r->units, seed) != QUERN_OK)
+        fail_msg("%s, m=%d: %s\n%s", r->problem, r->m, quern_last_error()->message,
+                 quern_last_error()->log);
+    const double error = error_of(&b, r->m);
+    if (!(error <= tolerance_of(&b.problem)))
+        fail_msg("%s, m=%d: off by %g of the largest", r->problem, r->m, error);
+    tear_down(&b);
+}
+
 static void test_kernels_are_right(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof runs / sizeof *runs; i += ONE_IN) {
-        const struct run *const r = &runs[i];
-        struct bench b;
-        set_up(&b, r);
-        if (verify_text(&b.slice, str_text(&b.source), &b.host, r->m, r->units, i + 1) != QUERN_OK)
-            fail_msg("%s, m=%d: %s\n%s", r->problem, r->m, quern_last_error()->message,
-                     quern_last_error()->log);
-        const double error = error_of(&b, r->m);
-        if (!(error <= tolerance_of(&b.problem)))
-            fail_msg("%s, m=%d: off by %g of the largest", r->problem, r->m, error);
-        tear_down(&b);
-    }
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i += ONE_IN)
+        check_run(&runs[i], i + 1);
+}
+
+/* Whatever a host puts into rows, experts and rows_used, nothing outside of an operand is read or
+ * written, and every row of C is what the reference has. In blocks enough for each strange value.
+ */
+#define RING_LISTS(which)                                                                          \
+    {.problem = "op=moe wq=nf4 n=34 k=192 a=bf16 bias=1 experts=32 top_k=4",                       \
+     .m = 30,                                                                                      \
+     .units = 2,                                                                                   \
+     .lists = which}
+#define LANE_LISTS(which)                                                                          \
+    {.problem = "op=moe wq=int4 n=21 k=128 a=f32 zero=u8 experts=16 top_k=4 block_rows=8",         \
+     .m = 20,                                                                                      \
+     .units = 1,                                                                                   \
+     .lists = which}
+static const struct run ring_hostile = RING_LISTS(LISTS_HOSTILE),
+                        ring_short = RING_LISTS(LISTS_SHORT), ring_empty = RING_LISTS(LISTS_EMPTY),
+                        lane_hostile = LANE_LISTS(LISTS_HOSTILE),
+                        lane_short = LANE_LISTS(LISTS_SHORT), lane_empty = LANE_LISTS(LISTS_EMPTY),
+                        pairs_hostile = {.problem = "op=moe wq=mxfp4 n=100 k=64 a=bf16 bias=1 "
+                                                    "act=swiglu_oai glu=halves experts=32 top_k=4",
+                                         .m = 30,
+                                         .units = 1,
+                                         .lists = LISTS_HOSTILE};
+
+static void test_hostile(void **state)
+{
+    static const struct run *const all[] = {&ring_hostile, &ring_short, &ring_empty,
+                                            &lane_hostile, &lane_short, &pairs_hostile,
+                                            &lane_empty};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i += T_SANITIZED ? 3 : 1)
+        check_run(all[i], i + 1);
 }
 
 /* Gate and up that are beyond bounds, infinite or NaN, as biases of weights that are 0: what the
@@ -499,6 +588,19 @@ static const struct fault {
     {&ring_moe, "(C_ROW(i) < m)", "true", "operand routing"},
     {&ring_moe, "(smaller(C_ROW(i), m - 1) /", "(C_ROW(i) /", "operand a"},
     {&ring_moe, "((value) * (routing", "((value) + (routing", NULL},
+    {&ring_hostile, "expert >= EXPERTS", "(int)expert >= (int)EXPERTS", "in no operand"},
+    {&ring_hostile, "if (begin >= used)", "if ((int)begin >= (int)used)", NULL},
+    {&ring_hostile, "expert == ELSEWHERE &&", "false &&", NULL},
+    {&ring_hostile, "expert == ELSEWHERE &&", "true &&", NULL},
+    {&ring_hostile, "&& row < m; at +=", "; at +=", "operand c"},
+    {&ring_hostile, "(C_ROW(i) < m)", "((int)C_ROW(i) < (int)m)", "operand"},
+    {&ring_hostile, "g += (STRIDE)", "g += N", NULL},
+    {&pairs_hostile, "C_COLUMN(g * (GROUP_ROWS)),", "g * (GROUP_ROWS),", NULL},
+    {&ring_short, "(routing ? ldg(routing + (row)) : 1.0f)", "ldg(routing + (row))",
+     "in no operand"},
+    {&ring_empty, "if (begin >= used)", "if (begin > used)", NULL},
+    {&lane_hostile, "expert == ELSEWHERE &&", "false &&", NULL},
+    {&lane_hostile, "(smaller(C_ROW(i), m - 1) /", "(C_ROW(i) /", "in no operand"},
     {&lane_moe, "b += expert * (u64)(", "b += 0 * (u64)(", NULL},
     {&lane_moe, "absmax8 += (expert)", "absmax8 += 0 * (expert)", NULL},
     {&lane_moe, "offset += (expert)", "offset += 0", NULL},
@@ -620,6 +722,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kernels_are_right),
+        cmocka_unit_test(test_hostile),
         cmocka_unit_test(test_specials),
         cmocka_unit_test(test_planted_faults_are_found),
         cmocka_unit_test(test_no_compiler_is_said),

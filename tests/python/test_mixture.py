@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 from conftest import close, rows
-from small_mixture import E, I, K, T, choices, reference, stacks, weights_of
+from small_mixture import E, I, K, T, choices, counted, reference, stacks, weights_of
 
 # ---- Op ----------------------------------------------------------------------------------------
 
@@ -220,6 +220,18 @@ def test_what_tokens_and_choices_may_be(quern, sim):
             ((x.astype(int), ids, weights), TypeError, "int64")):
         with pytest.raises(error, match=says):
             moe(*given)
+
+
+def test_a_call_parses_no_text(quern, sim, monkeypatch):
+    """What a layer is was worked out when it was made. Both ops say once what blocks they read,
+    and each once more when its operands are checked."""
+    moe = quern.MoE.quantize(sim, *stacks(), top_k=T)
+    given = rows(3, K), *choices(3)
+    want = moe(*given)
+    called = counted(monkeypatch)
+    assert np.array_equal(moe(*given), want)
+    assert "quern_op_launch" in called and called.count("quern_op_block_rows") == 4
+    assert not {"quern_problem_parse", "quern_problem_text"} & set(called)
 
 
 def test_stacks_of_any_kind(quern, sim):

@@ -9,7 +9,7 @@ import types
 import numpy as np
 import pytest
 from conftest import close, rows
-from small_mixture import E, K, T, choices, reference, stacks, weights_of
+from small_mixture import E, K, T, choices, counted, reference, stacks, weights_of
 
 
 @pytest.fixture
@@ -112,6 +112,22 @@ def test_blocks_on_the_gpu(quern, gpu, hip, torch, dtype):
         of_another_library = types.SimpleNamespace(shape=ids.shape, tensor=there, __dlpack__=None)
         assert np.array_equal(moe(x, of_another_library, None).array(),
                               moe(x, torch.from_numpy(ids), None).array())
+
+
+def test_a_call_on_the_gpu_parses_no_text(quern, gpu, hip, torch, monkeypatch):
+    """As with arrays: each op says once what blocks it reads, and once more when its operands are
+    checked."""
+    moe = quern.MoE.quantize(gpu, *stacks(), top_k=T, a="f16", m_max=4)
+    ids, weights = choices(3)
+    there = (torch.as_gpu(rows(3, K), torch.float16), torch.as_gpu(ids, torch.int64),
+             torch.as_gpu(weights, torch.float32))
+    want = moe(*there).array()
+    torch_ops = sys.modules["quern.torch_ops"]
+    monkeypatch.setattr(torch_ops, "_words", None)
+    called = counted(monkeypatch)
+    assert np.array_equal(moe(*there).array(), want)
+    assert called.count("quern_op_launch") == 3 and called.count("quern_op_block_rows") == 4
+    assert not {"quern_problem_parse", "quern_problem_text"} & set(called)
 
 
 def test_ids_on_the_gpu_that_the_cpu_aligns(quern, gpu, hip, torch, monkeypatch):

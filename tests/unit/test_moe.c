@@ -25,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #ifndef ONE_IN
 #define ONE_IN (T_SANITIZED ? 307 : 61)
@@ -174,10 +175,60 @@ static void test_align(void **state)
     assert_int_equal(whose[4], -1);
     assert_int_equal(whose[5], -1);
     assert_int_equal(quern_moe_slots(&p, 0, &slots), QUERN_E_ARGUMENT);
+    t_message_has("m is 0; expected 1 to 1073741823"); /* tokens of two choices */
+    assert_int_equal(quern_moe_slots(&p, INT64_MAX, &slots), QUERN_E_ARGUMENT);
+    t_message_has("with top_k=2 expected 1 to 1073741823");
+    const struct quern_problem listed = t_problem("op=moe_align experts=4 top_k=2 block_rows=4");
+    assert_int_equal(quern_moe_slots(&listed, -1, &slots), QUERN_E_ARGUMENT);
+    t_message_has("m is -1; expected 1 to 32768");
+    assert_int_equal(quern_moe_slots(&listed, INT64_MAX, &slots), QUERN_E_ARGUMENT);
+    t_message_has("with top_k=2 1 to 32768 tokens");
     const struct quern_problem no_rows =
         t_problem("op=moe wq=none a=f32 n=8 k=8 experts=4 top_k=2");
     assert_int_equal(quern_moe_slots(&no_rows, 6, &slots), QUERN_E_ARGUMENT);
     t_message_has("quern_op_block_rows");
+}
+
+/* Processor time that blocks of so many choices take, among so many experts: the least of three. */
+static double seconds_of_align(int experts_of_layer, int count, const int32_t *ids, int32_t *rows,
+                               int32_t *whose)
+{
+    const struct quern_problem p = {
+        .op = QUERN_OP_MOE, .experts = experts_of_layer, .top_k = 1, .block_rows = 1};
+    double least = INFINITY;
+    int32_t used;
+
+    for (int i = 0; i < 3; i++) {
+        struct timespec from, to;
+        assert_int_equal(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from), 0);
+        quant_moe_align(&p, count, ids, rows, whose, &used);
+        assert_int_equal(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to), 0);
+        assert_int_equal(used, count);
+        least = fmin(least, (double)(to.tv_sec - from.tv_sec) +
+                                (double)(to.tv_nsec - from.tv_nsec) * 1e-9);
+    }
+    return least;
+}
+
+/* Choices cost what they cost, whether of one expert or of a thousand: with a pass over all of them
+ * for each expert it would be some hundred times as much. */
+static void test_align_is_linear(void **state)
+{
+    enum { CHOICES = 1 << 18 };
+    int32_t *const ids = calloc(CHOICES, sizeof *ids), *const rows = calloc(CHOICES, sizeof *rows),
+                   *const whose = calloc(CHOICES, sizeof *whose);
+
+    (void)state;
+    assert_true(ids && rows && whose);
+    const double one = seconds_of_align(1, CHOICES, ids, rows, whose);
+    for (int i = 0; i < CHOICES; i++)
+        ids[i] = i * 37 % PROBLEM_EXPERTS_MAX;
+    const double many = seconds_of_align(PROBLEM_EXPERTS_MAX, CHOICES, ids, rows, whose);
+    if (many > 20 * one)
+        fail_msg("choices of 1024 experts took %g s, those of one %g s", many, one);
+    free(ids);
+    free(rows);
+    free(whose);
 }
 
 /* ---- What a host may put into rows and experts ----------------------------------------------- */
@@ -344,6 +395,72 @@ static void test_launch(void **state)
     mixture_close(&x);
 }
 
+/* Rows of A and C that lie further apart than K and N give what packed ones do, to the last bit;
+ * nothing between them is read or written, those of an expert that is elsewhere become zeros, and
+ * nothing lies behind the last of either. */
+static void check_strides(const char *target, const char *text, int64_t m)
+{
+    struct mixture x;
+
+    mixture_open(&x, target, text, m);
+    ((int32_t *)x.host.experts)[0] = -1;
+    mixture_check(&x, 8e-3);
+    const size_t m_rows = (size_t)m, rows = (size_t)problem_results(&x.p, m);
+    const size_t a_row = (size_t)x.p.k * dtype_bytes(x.p.a), a_apart = a_row + 64,
+                 c_row = (size_t)problem_columns(&x.p) * dtype_bytes(x.p.c), c_apart = c_row + 12,
+                 a_bytes = (m_rows - 1) * a_apart + a_row, c_bytes = (rows - 1) * c_apart + c_row;
+    uint8_t *const a = malloc(a_bytes), *const c = malloc(c_bytes);
+    quern_buffer *a_there, *c_there;
+    assert_true(a && c);
+    memset(a, 0xff, a_bytes); /* NaN */
+    memset(c, 0x7b, c_bytes);
+    for (size_t i = 0; i < m_rows; i++)
+        memcpy(a + i * a_apart, (const uint8_t *)x.host.a + i * a_row, a_row);
+    assert_int_equal(quern_buffer_create(x.ctx, a_bytes, 1, "a", &a_there), QUERN_OK);
+    assert_int_equal(quern_buffer_create(x.ctx, c_bytes, 3, "c", &c_there), QUERN_OK);
+    assert_int_equal(quern_buffer_write(a_there, a, a_bytes), QUERN_OK);
+    assert_int_equal(quern_buffer_write(c_there, c, c_bytes), QUERN_OK);
+    x.args.a = quern_buffer_address(a_there);
+    x.args.c = quern_buffer_address(c_there);
+    x.args.lda = (int64_t)(a_apart / dtype_bytes(x.p.a));
+    x.args.ldc = (int64_t)(c_apart / dtype_bytes(x.p.c));
+    if (quern_op_launch(x.op, &x.args, m, NULL) != QUERN_OK)
+        fail_msg("%s", quern_last_error()->message);
+    assert_int_equal(quern_buffer_read(c_there, c, c_bytes), QUERN_OK);
+    for (size_t i = 0; i < rows; i++) {
+        if (memcmp(c + i * c_apart, (const uint8_t *)x.host.c + i * c_row, c_row) != 0)
+            fail_msg("%s, m=%d: row %zu of C is another with lda and ldc", text, (int)m, i);
+        for (size_t at = i * c_apart + c_row; at < (i + 1) * c_apart && at < c_bytes; at++)
+            assert_int_equal(c[at], 0x7b);
+    }
+    quern_buffer_destroy(a_there);
+    quern_buffer_destroy(c_there);
+    free(a);
+    free(c);
+    mixture_close(&x);
+}
+
+static void test_strides(void **state)
+{
+    static const struct {
+        const char *target, *text;
+        int m;
+    } runs[] = {
+        /* of each family that AMD's targets have */
+        {"gfx1151", "op=moe wq=nf4 n=34 k=192 a=bf16 experts=8 top_k=2 bias=1", 9},
+        {"gfx942", "op=moe wq=int4 n=50 k=256 a=f16 zero=u8 experts=4 top_k=2", 37},
+        {"gfx1151", "op=moe wq=fp4 n=66 k=128 a=bf16 experts=2 top_k=2", 80},
+        {"gfx1201", "op=moe wq=none n=20 k=68 a=f32 experts=16 top_k=4 act=silu_mul glu=halves", 3},
+        {"gfx1151", "op=moe wq=int4 n=24 k=128 a=f16 experts=32 top_k=1", 3},
+        {"gfx1151", "op=moe wq=nf4 n=40 k=256 a=f32 scale=nested experts=8 top_k=2", 1},
+        {"gfx1201", "op=moe wq=int4 n=24 k=128 a=f32 experts=32 top_k=2", 1},
+    };
+
+    (void)state;
+    for (int i = 0; i < COUNT(runs); i += T_SANITIZED ? 2 : 1)
+        check_strides(runs[i].target, runs[i].text, runs[i].m);
+}
+
 /* A grid's limit is for the slots that a launch has: those that the host says where it says so. */
 static void test_slots(void **state)
 {
@@ -442,6 +559,52 @@ static void test_block_rows(void **state)
             }
 }
 
+/* ---- Names ----------------------------------------------------------------------------------- */
+
+/* A profiler shows nothing of a kernel but its name: layers that differ in their experts, choices
+ * or blocks have kernels of other names, and the longest names are whole. */
+static void test_names(void **state)
+{
+    static const char *const words[] = {
+        "experts=8 top_k=2 block_rows=16", "experts=16 top_k=2 block_rows=16",
+        "experts=8 top_k=1 block_rows=16", "experts=8 top_k=2 block_rows=32"};
+    static const struct {
+        const char *target, *text, *name;
+    } longest[] = {
+        {"gfx942",
+         "op=moe wq=fp8fnuz scale=block128 n=1000064 k=100000000 a=fp8fnuz experts=1024 top_k=64 "
+         "block_rows=128",
+         "quern_moe_fp8fnuz_fp8fnuz_n1000064_k100000000_block128_e1024_t64_b128_m"},
+        {"gfx942",
+         "op=moe wq=int4 group=channel n=1000064 k=100000000 a=bf16 experts=1024 top_k=64 "
+         "block_rows=128",
+         "quern_moe_int4_bf16_n1000064_k100000000_g100000000_e1024_t64_b128_m"},
+        {"gfx942", "op=moe_align experts=1024 top_k=64 block_rows=128",
+         "quern_moe_align_e1024_t64_b128"},
+    };
+    struct plan_set sets[COUNT(words)];
+
+    (void)state;
+    for (int i = 0; i < COUNT(words); i++) {
+        char text[128];
+        snprintf(text, sizeof text, "op=moe wq=nf4 n=64 k=256 a=bf16 %s", words[i]);
+        const struct quern_problem p = t_problem(text);
+        assert_int_equal(plan_make(&p, target_named("gfx942"), &sets[i]), QUERN_OK);
+        for (int j = 0; j < i; j++)
+            assert_string_not_equal(plan_for(&sets[i], 1)->symbol, plan_for(&sets[j], 1)->symbol);
+    }
+    assert_string_equal(plan_for(&sets[0], 1)->symbol,
+                        "quern_moe_nf4_bf16_n64_k256_g64_e8_t2_b16_m16");
+    for (int i = 0; i < COUNT(longest); i++) {
+        const struct quern_problem p = t_problem(longest[i].text);
+        if (plan_make(&p, target_named(longest[i].target), &sets[0]) != QUERN_OK)
+            fail_msg("%s", quern_last_error()->message);
+        const char *const name = plan_for(&sets[0], 1)->symbol;
+        if (strncmp(name, longest[i].name, strlen(longest[i].name)) != 0)
+            fail_msg("%s is named %s", longest[i].text, name);
+    }
+}
+
 /* ---- Stacks beyond 4 GiB --------------------------------------------------------------------- */
 
 /* Weights of the last of many experts lie more than 4 GiB behind the first: the memory is mapped,
@@ -523,13 +686,27 @@ static void test_refused(void **state)
         {"wq=nf4 n=64 k=64 a=f16 experts=8", "experts does not apply to op=gemm"},
         {"op=dequant wq=nf4 n=64 k=64 c=f16 top_k=8", "top_k does not apply to op=dequant"},
         {"op=moe wq=nf4 n=64 k=64 a=f16 experts=0 top_k=2", "experts=0 is no number"},
+        {"op=moe wq=none n=1073741824 k=1073741824 a=f32 experts=2 top_k=1",
+         "experts=2 times n=1073741824 times k=1073741824 is more than 2^60"},
+        {"op=moe wq=none n=1048577 k=1073741824 a=f32 experts=1024 top_k=1", "more than 2^60"},
+        {"op=moe wq=none n=1073741824 k=1048577 a=f32 experts=1024 top_k=1", "more than 2^60"},
     };
+    /* the most that there may be */
+    static const char *const right[] = {
+        "op=moe wq=none n=1073741824 k=1073741824 a=f32 experts=1 top_k=1 block_rows=1",
+        "op=moe wq=none n=1048576 k=1073741824 a=f32 experts=1024 top_k=1 block_rows=1"};
 
     (void)state;
     for (int i = 0; i < COUNT(wrong); i++) {
         struct quern_problem p = QUERN_INIT(struct quern_problem);
         assert_int_equal(quern_problem_parse(wrong[i].text, &p), QUERN_E_PROBLEM);
         t_message_has(wrong[i].message);
+    }
+    for (int i = 0; i < COUNT(right); i++) {
+        const struct quern_problem largest = t_problem(right[i]);
+        struct quern_operand b;
+        assert_true(operand_describe(&largest, OPERAND_B, 1, &b));
+        assert_true(b.bytes == UINT64_C(1) << 62);
     }
     const struct quern_problem p = t_problem("op=moe wq=nf4 n=64 k=64 a=f16 experts=8 top_k=2");
     struct quern_operand operands[QUERN_OPERANDS_MAX];
@@ -556,9 +733,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reference),
         cmocka_unit_test(test_align),
+        cmocka_unit_test(test_align_is_linear),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_block_rows),
+        cmocka_unit_test(test_names),
         cmocka_unit_test(test_launch),
+        cmocka_unit_test(test_strides),
         cmocka_unit_test(test_slots),
         cmocka_unit_test(test_beyond),
         cmocka_unit_test(test_hostile),

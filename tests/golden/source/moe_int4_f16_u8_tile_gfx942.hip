@@ -14,7 +14,7 @@
 #define HAS_DPP_INTERLOCK false         // DPP reads what the instruction before it wrote
 #define HAS_SPLIT_BARRIER false         // barriers of a signal and a wait, a counter for LDS alone
 
-#define SYMBOL quern_moe_int4_f16_n2048_k768_g128_m64 // name of the kernel
+#define SYMBOL quern_moe_int4_f16_n2048_k768_g128_e128_t1_b64_m64 // name of the kernel
 #define KNOWN 1                         // whether the layer is, and what follows
 constexpr unsigned N = 2048;            // rows of W
 constexpr unsigned K = 768;             // columns of W
@@ -940,6 +940,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     const u32 wave = __builtin_amdgcn_readfirstlane(item / WAVE);
     const u32 x = __builtin_amdgcn_workgroup_id_x(), y = __builtin_amdgcn_workgroup_id_y();
     u32 group = SLICES_FIRST ? y : x, slice = SLICES_FIRST ? x : y;
+    static_assert(!MOE || DIES == 1, "m is not what slices of blocks are counted by");
     if constexpr (DIES > 1) {
         // The hardware deals workgroups out to the dies in turn, and each die has a cache of its
         // own. So workgroups are renumbered: those of one die become neighbours, which share A or

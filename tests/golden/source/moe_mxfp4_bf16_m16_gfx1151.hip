@@ -14,7 +14,7 @@
 #define HAS_DPP_INTERLOCK true          // DPP reads what the instruction before it wrote
 #define HAS_SPLIT_BARRIER false         // barriers of a signal and a wait, a counter for LDS alone
 
-#define SYMBOL quern_moe_mxfp4_bf16_n2880_k2880_g32_m16 // name of the kernel
+#define SYMBOL quern_moe_mxfp4_bf16_n2880_k2880_g32_e32_t1_b16_m16 // name of the kernel
 #define KNOWN 1                         // whether the layer is, and what follows
 constexpr unsigned N = 2880;            // rows of W
 constexpr unsigned K = 2880;            // columns of W

@@ -14,7 +14,7 @@
 #define HAS_DPP_INTERLOCK false         // DPP reads what the instruction before it wrote
 #define HAS_SPLIT_BARRIER false         // barriers of a signal and a wait, a counter for LDS alone
 
-#define SYMBOL quern_moe_nf4_bf16_n1536_k2048_g64_m1 // name of the kernel
+#define SYMBOL quern_moe_nf4_bf16_n1536_k2048_g64_e128_t8_b1_m1 // name of the kernel
 #define KNOWN 1                         // whether the layer is, and what follows
 constexpr unsigned N = 1536;            // rows of W
 constexpr unsigned K = 2048;            // columns of W

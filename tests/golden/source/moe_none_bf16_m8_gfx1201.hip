@@ -14,7 +14,7 @@
 #define HAS_DPP_INTERLOCK true          // DPP reads what the instruction before it wrote
 #define HAS_SPLIT_BARRIER true          // barriers of a signal and a wait, a counter for LDS alone
 
-#define SYMBOL quern_moe_none_bf16_n1408_k2048_m8 // name of the kernel
+#define SYMBOL quern_moe_none_bf16_n1408_k2048_e64_t6_b8_m8 // name of the kernel
 #define KNOWN 1                         // whether the layer is, and what follows
 constexpr unsigned N = 1408;            // rows of W
 constexpr unsigned K = 2048;            // columns of W

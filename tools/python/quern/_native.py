@@ -12,7 +12,7 @@ from typing import Any
 
 OPERANDS_MAX = 16
 TEXT_MAX = 256
-GEMM, MOE = 1, 3  # of enum quern_op_kind
+GEMM, MOE, MOE_ALIGN = 1, 3, 4  # of enum quern_op_kind
 WQ_NONE = 7  # of enum quern_weight
 # What a launch hands in and no weights have: a and c, where op=moe has its rows, and what
 # op=moe_align makes these of.
@@ -229,6 +229,13 @@ def operands_of(problem: Problem, m: int, block_rows: int = 1) -> dict[str, Oper
     count = c_size_t()
     call("quern_problem_operands", ctypes.byref(problem), m, operands, ctypes.byref(count))
     return {o.name.decode(): o for o in operands[:count.value]}
+
+
+def slots_of(problem: Problem, m: int) -> int:
+    """How many slots m rows have at most, of op=moe with block_rows or of op=moe_align."""
+    slots = c_int64()
+    call("quern_moe_slots", ctypes.byref(problem), m, ctypes.byref(slots))
+    return slots.value
 
 
 def takes_rows(problem: Problem, m: int) -> bool:

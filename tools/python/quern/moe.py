@@ -14,8 +14,8 @@ from . import _native as native
 from .arrays import STORAGE, from_type, host_array, is_torch, to_type
 from .context import Context
 from .linear import floats
-from .op import Op
-from .product import A_TYPES, Product
+from .op import A_TYPES, Op, is_expert
+from .product import Product
 from .weights import stacked
 
 
@@ -38,7 +38,7 @@ class MoE:
         self.gate_up = Product(context, gate_up, gate_up_operands, m_max)
         self.top_k = self.gate_up.op.choices
         self.down = Product(context, down, down_operands, m_max * self.top_k)
-        self.experts: int = native.parse(self.gate_up.op.problem).experts
+        self.experts = self.gate_up.op.experts
         self.hidden, self.intermediate = self.gate_up.op.k, self.down.op.k
         self.a_type, self.c_type = self.gate_up.a_type, self.down.c_type
         self.registered = False  # with torch: torch_ops.register
@@ -166,19 +166,21 @@ class MoE:
 # ---- the two launches ---------------------------------------------------------------------------
 
 
-def check_blocks(gate_up: Op, down: Op, m: int) -> None:
-    """Refuses ops that would not read one list of blocks alike, for m tokens."""
+def check_blocks(gate_up: Op, down: Op, m: int) -> int:
+    """The block_rows of both ops for m tokens. Refuses ops that would not read one list of blocks
+    alike."""
     of_gate_up, of_down = gate_up.block_rows(m), down.block_rows(m * gate_up.choices)
     if of_gate_up != of_down:
         raise ValueError(f"for {m} tokens, blocks of gate_up have {of_gate_up} rows, those of down "
                          f"{of_down}; expected the same: say block_rows={max(of_gate_up, of_down)} "
                          "in both problems")
+    return of_gate_up
 
 
 def align(gate_up: Op, down: Op, topk_ids: np.ndarray) -> dict[str, np.ndarray]:
     """The blocks of both products, for topk_ids [tokens, top_k]."""
-    check_blocks(gate_up, down, len(topk_ids))
-    return dict(zip(("rows", "experts", "rows_used"), gate_up.align(topk_ids)))
+    block_rows = check_blocks(gate_up, down, len(topk_ids))
+    return dict(zip(("rows", "experts", "rows_used"), gate_up._align(topk_ids, block_rows)))
 
 
 def launch(gate_up: Op, down: Op, m: int, x: Any, h: Any, c: Any, blocks: Mapping[str, Any],
@@ -190,11 +192,6 @@ def launch(gate_up: Op, down: Op, m: int, x: Any, h: Any, c: Any, blocks: Mappin
     of_gate_up = {name: value for name, value in blocks.items() if name != "routing"}
     gate_up.launch(m=m, stream=stream, a=x, c=h, **of_gate_up, **gate_up_operands)
     down.launch(m=m * gate_up.choices, stream=stream, a=h, c=c, **blocks, **down_operands)
-
-
-def is_expert(topk_ids: np.ndarray, experts: int) -> np.ndarray:
-    """Which choices are of an expert that is here."""
-    return (topk_ids >= 0) & (topk_ids < experts)
 
 
 # ---- what is refused ----------------------------------------------------------------------------

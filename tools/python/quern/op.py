@@ -17,6 +17,7 @@ from .buffer import Buffer, Handle
 if TYPE_CHECKING:
     from .context import Context
 
+A_TYPES = {1: "f32", 2: "f16", 3: "bf16"}  # enum quern_dtype
 _POINTERS = tuple(field[0] for field in native.Args._fields_ if field[1] is ctypes.c_void_p)
 
 
@@ -31,6 +32,8 @@ class Op(Handle):
         self.columns: int = native.columns_of(problem)  # of C
         self.k: int = problem.k
         self.choices: int = problem.top_k if problem.op == native.MOE else 1  # rows of C, of A's
+        self.experts: int = problem.experts  # of op=moe
+        self.c_type = A_TYPES.get(problem.c, "")  # what op=moe_align has none of
         self.operands = native.operands_of(problem, 1)
         self._problem = problem
         self._aligners: dict[int, Op | None] = {}  # by block_rows: `aligner`
@@ -56,14 +59,21 @@ class Op(Handle):
 
     def slots(self, m: int) -> int:
         """How long `rows` of op=moe is at most in a launch of m rows of A."""
-        problem, slots = self._problem_of_blocks(m), ctypes.c_int64()
-        native.call("quern_moe_slots", ctypes.byref(problem), m, ctypes.byref(slots))
-        return slots.value
+        return self._slots(m, self.block_rows(m))
+
+    def _slots(self, m: int, block_rows: int) -> int:
+        return native.slots_of(native.with_blocks(self._problem, block_rows), m)
 
     def align(self, topk_ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Puts choices into blocks, on the CPU: what op=moe takes as rows [slots], experts
         [slots / block_rows] and rows_used [1], all int32, for topk_ids, integers [m, top_k]. Ids
         that are no expert's are in no block."""
+        return self._align(topk_ids)
+
+    def _align(self, topk_ids: np.ndarray, block_rows: int = 0
+               ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What `align` does, for a caller who knows the block_rows of so many rows; 0: it is
+        asked for."""
         topk_ids = np.asarray(topk_ids)
         self._check_has_experts()
         if topk_ids.dtype.kind not in "iu":
@@ -72,10 +82,11 @@ class Op(Handle):
             raise ValueError(f"topk_ids has the shape {topk_ids.shape}; expected "
                              f"[m, {self._problem.top_k}]")
         # before they are cut to 32 bits, which could make an expert of an id that is none
-        none = (topk_ids < 0) | (topk_ids >= self._problem.experts)
-        ids = np.ascontiguousarray(np.where(none, -1, topk_ids), np.int32)
+        here = is_expert(topk_ids, self.experts)
+        ids = np.ascontiguousarray(np.where(here, topk_ids, -1), np.int32)
         m = len(ids)
-        problem, slots = self._problem_of_blocks(m), self.slots(m)
+        problem = native.with_blocks(self._problem, block_rows or self.block_rows(m))
+        slots = native.slots_of(problem, m)
         rows = np.empty(slots, np.int32)
         experts, used = np.empty(slots // problem.block_rows, np.int32), np.empty(1, np.int32)
         native.call("quern_moe_align", ctypes.byref(problem), m,
@@ -91,14 +102,18 @@ class Op(Handle):
         then, that raises (QUERN_E_WOULD_COMPILE), and the capture goes on. With `required` false,
         an op that cannot be made, as without a compiler, is a warning, and None from then on."""
         self._check_has_experts()
-        rows = self.block_rows(m)
-        text = (f"op=moe_align experts={self._problem.experts} top_k={self._problem.top_k} "
-                f"block_rows={rows}")
-        if not native.takes_rows(native.parse(text), m):
+        return self._aligner(m, self.block_rows(m), stream, required)
+
+    def _aligner(self, m: int, block_rows: int, stream: int, required: bool = True) -> "Op | None":
+        """What `aligner` does, for a caller who knows the block_rows of m."""
+        problem = native.Problem(op=native.MOE_ALIGN, experts=self.experts, top_k=self.choices,
+                                 block_rows=block_rows)
+        if not native.takes_rows(problem, m):
             return None
-        if rows not in self._aligners:
-            self._aligners[rows] = self._make_aligner(text, stream, required)
-        return self._aligners[rows]
+        if block_rows not in self._aligners:
+            self._aligners[block_rows] = self._make_aligner(native.text_of(problem), stream,
+                                                            required)
+        return self._aligners[block_rows]
 
     def _make_aligner(self, text: str, stream: int, required: bool) -> "Op | None":
         # one kernel is for every number of rows, so that m_max does not matter
@@ -117,9 +132,6 @@ class Op(Handle):
     def _check_has_experts(self) -> None:
         if self._problem.op != native.MOE:
             raise ValueError(f"{self.problem} has no experts; expected op=moe")
-
-    def _problem_of_blocks(self, m: int) -> native.Problem:
-        return native.with_blocks(self._problem, self.block_rows(m))
 
     def launch(self, *, m: int, stream: int = 0, lda: int = 0, ldc: int = 0, slots: int = 0,
                **operands: Any) -> None:
@@ -203,3 +215,8 @@ class Op(Handle):
 
     def close(self) -> None:
         self._finalizer()
+
+
+def is_expert(topk_ids: np.ndarray, experts: int) -> np.ndarray:
+    """Which choices are of an expert that is here."""
+    return (topk_ids >= 0) & (topk_ids < experts)

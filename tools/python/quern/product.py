@@ -13,10 +13,8 @@ from . import _native as native
 from .arrays import check_operand, host_array, is_torch, memory_of
 from .buffer import Buffer
 from .context import Context, opened
-from .op import Op
+from .op import A_TYPES, Op
 from .weights import shaped
-
-A_TYPES = {1: "f32", 2: "f16", 3: "bf16"}  # enum quern_dtype
 
 
 class Product:

@@ -13,8 +13,8 @@ from torch import Tensor
 from .arrays import host_array, is_torch
 from .context import Context
 from .linear import Linear, floats
-from .moe import MoE, align, check_blocks, is_expert, launch
-from .op import Op
+from .moe import MoE, align, check_blocks, launch
+from .op import Op, is_expert
 
 _IDS = (torch.int32, torch.int16, torch.int8, torch.uint8)  # and int64: what 32 bits hold
 _TYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
@@ -110,20 +110,19 @@ def _blocks(gate_up: Op, down: Op, topk_ids: Tensor, topk_weights: Optional[Tens
     expert, so that all rows are written. Ids that are where `like` is are put into blocks there,
     on torch's current stream, and nothing is waited for; what no launch of op=moe_align takes, on
     the CPU, which gives the same blocks."""
-    experts = int(_words(gate_up.problem)["experts"])
-    blocks = _blocks_on_gpu(gate_up, down, topk_ids, experts, like)
+    blocks = _blocks_on_gpu(gate_up, down, topk_ids, like)
     whole = False  # what is on the GPU is not looked at
     if blocks is None:
         ids = host_array(topk_ids).reshape(-1, gate_up.choices)
         blocks = {name: torch.from_numpy(array).to(like.device)
                   for name, array in align(gate_up, down, ids).items()}
-        whole = bool(is_expert(ids, experts).all())
+        whole = bool(is_expert(ids, gate_up.experts).all())
     if topk_weights is not None:
         blocks["routing"] = topk_weights.to(like.device, torch.float32).contiguous()
     return blocks, whole
 
 
-def _blocks_on_gpu(gate_up: Op, down: Op, topk_ids: Tensor, experts: int,
+def _blocks_on_gpu(gate_up: Op, down: Op, topk_ids: Tensor,
                    like: Tensor) -> Optional[Dict[str, Any]]:
     """The blocks of both products by op=moe_align; None where these ids are the CPU's. Memory is
     torch's, which it reuses only for what follows on the stream."""
@@ -131,18 +130,18 @@ def _blocks_on_gpu(gate_up: Op, down: Op, topk_ids: Tensor, experts: int,
         return None
     if topk_ids.dtype == torch.int64:
         # before it is cut to 32 bits, which could make an expert of an id that is none
-        topk_ids = topk_ids.clamp(-1, experts)
+        topk_ids = topk_ids.clamp(-1, gate_up.experts)
     elif topk_ids.dtype not in _IDS:
         return None
     m = topk_ids.numel() // gate_up.choices
     stream = torch.cuda.current_stream(like.device).cuda_stream
-    aligner = gate_up.aligner(m, stream)
+    block_rows = check_blocks(gate_up, down, m)
+    aligner = gate_up._aligner(m, block_rows, stream)
     if aligner is None:
         return None
-    check_blocks(gate_up, down, m)
-    slots = gate_up.slots(m)
+    slots = gate_up._slots(m, block_rows)
     blocks = {name: torch.empty((length,), dtype=torch.int32, device=like.device)
-              for name, length in (("rows", slots), ("experts", slots // gate_up.block_rows(m)),
+              for name, length in (("rows", slots), ("experts", slots // block_rows),
                                    ("rows_used", 1))}
     aligner.launch(m=m, stream=stream, topk_ids=topk_ids.to(torch.int32).contiguous(), **blocks)
     return blocks
@@ -153,7 +152,7 @@ def _launch_moe(gate_up: Op, down: Op, x: Tensor, topk_ids: Tensor,
                 of_down: Dict[str, Any]) -> Tensor:
     """Both products on torch's current stream of x's GPU, and their sums, which are rounded once.
     What they need in between is torch's memory, which it reuses only for what follows there."""
-    kind = _TYPES[_words(down.problem)["c"]]
+    kind = _TYPES[down.c_type]
     m = math.prod(x.shape[:-1])
     shape = (*x.shape[:-1], down.n)
     if m == 0:
@@ -161,8 +160,7 @@ def _launch_moe(gate_up: Op, down: Op, x: Tensor, topk_ids: Tensor,
     with torch.cuda.device(x.device):
         blocks, whole = _blocks(gate_up, down, topk_ids, topk_weights, x)
         choices = m * gate_up.choices
-        h = torch.empty((choices, down.k), dtype=_TYPES[_words(gate_up.problem)["c"]],
-                        device=x.device)
+        h = torch.empty((choices, down.k), dtype=_TYPES[gate_up.c_type], device=x.device)
         make = torch.empty if whole else torch.zeros
         c = make((choices, down.n), dtype=kind, device=x.device)
         launch(gate_up, down, m, x.contiguous(), h, c, blocks, of_gate_up, of_down,
