@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Digests of many results of a gfx1201: classes of floats and comparisons. */
+/* What a gfx1201 gave: digests of many results, and single ones. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -7,14 +7,17 @@
 #include <cmocka.h>
 
 #include "goc/captures.h"
+#include "goc/rows.h"
 #include "t_gpu.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define COLUMNS 16 /* of one kernel, at most */
-#define ITEMS   256
+#define COLUMNS  16 /* of one kernel, at most */
+#define ITEMS    256
+#define COUNT(A) (sizeof(A) / sizeof *(A))
+#define TEXT     288 /* of one column, at most, with its end */
 
 /* Three operands of 64 bits for each lane: v[10:11], v[12:13], v[14:15]; a type of 32 bits has the
  * lower halves. Every instruction leaves its result in v[20:21]. */
@@ -45,7 +48,7 @@ static void corpus_set(struct corpus *c, uint32_t lane, uint32_t operand, uint64
 }
 
 /* Runs `count` instructions on all lanes of the corpus. */
-static void corpus_run(struct t_gpu *g, struct corpus *c, char (*texts)[192], size_t count)
+static void corpus_run(struct t_gpu *g, struct corpus *c, char (*texts)[TEXT], size_t count)
 {
     static char source[COLUMNS * 1024];
     int n = snprintf(source, sizeof source,
@@ -103,6 +106,12 @@ static void expect(uint64_t got, uint64_t want, const char *text)
                  (unsigned long long)want);
 }
 
+static void expect_word(const char *text, uint32_t source, uint32_t got, uint32_t want)
+{
+    if (got != want)
+        fail_msg("%s of %08x: %08x, not %08x", text, source, got, want);
+}
+
 static bool opened(struct t_gpu *g)
 {
     if (!t_gpu_has("gfx1201"))
@@ -127,22 +136,22 @@ static uint64_t edge(bool wide, uint32_t i)
 }
 
 /* The mask that a comparison leaves, in a register of a lane: v_cmp's by `x` = false. */
-static void mask_text(char text[192], bool x, const char *name, const char *operands)
+static void mask_text(char text[TEXT], bool x, const char *name, const char *operands)
 {
     if (x)
-        snprintf(text, 192,
+        snprintf(text, TEXT,
                  "s_mov_b32 s60, exec_lo\\n v_cmpx_%s %s\\n s_mov_b32 s61, exec_lo\\n "
                  "s_mov_b32 exec_lo, s60\\n v_mov_b32 v20, s61",
                  name, operands);
     else
-        snprintf(text, 192, "v_cmp_%s s60, %s\\n v_mov_b32 v20, s60", name, operands);
+        snprintf(text, TEXT, "v_cmp_%s s60, %s\\n v_mov_b32 v20, s60", name, operands);
 }
 
 static void classes(void **state)
 {
     static const char *const forms[] = {"%s", "|%s|", "-%s", "-|%s|"};
     struct corpus c = corpus_of(65536);
-    char texts[8][192];
+    char texts[8][TEXT];
     struct t_gpu g;
 
     (void)state;
@@ -194,7 +203,7 @@ static void compare_inputs(struct corpus *c, bool wide)
 static void comparisons(void **state)
 {
     struct corpus c = corpus_of(4096);
-    char texts[16][192];
+    char texts[16][TEXT];
     struct t_gpu g;
 
     (void)state;
@@ -225,8 +234,188 @@ static void comparisons(void **state)
     corpus_free(&c);
 }
 
+/* ---- Conversions ----------------------------------------------------------------------------- */
+
+/* Runs eight instructions on the sources of rows, and expects the rows' results with the bits
+ * `kept`. The second operand is the number of the row, the third a constant. */
+static void expect_rows(const struct goc_row *rows, uint32_t count, const char *const names[8],
+                        uint32_t kept)
+{
+    struct corpus c = corpus_of(ITEMS);
+    char texts[8][TEXT];
+    struct t_gpu g;
+
+    assert_true(count <= ITEMS);
+    for (uint32_t i = 0; i < count; i++) {
+        corpus_set(&c, i, 0, rows[i].source);
+        corpus_set(&c, i, 1, i % 4);
+        corpus_set(&c, i, 2, 0x12345678);
+    }
+    for (uint32_t n = 0; n < 8; n++)
+        snprintf(texts[n], sizeof texts[n], "v_mov_b32 v20, 0xa5a5a5a5\\n %s", names[n]);
+    if (opened(&g)) {
+        corpus_run(&g, &c, texts, 8);
+        for (uint32_t n = 0; n < 8; n++)
+            for (uint32_t i = 0; i < count; i++)
+                expect_word(names[n], rows[i].source, c.out[n * c.lanes + i][0],
+                            rows[i].results[n] | kept);
+        t_gpu_close(&g);
+    }
+    corpus_free(&c);
+}
+
+static void bytes(void **state)
+{
+    static const char *const texts[8] = {"v_cvt_pk_u8_f32 v20, v10, v12, v14",
+                                         "v_cvt_pk_u8_f32 v20, v10, v12, v14 clamp",
+                                         "v_cvt_pk_u8_f32 v20, -|v10|, v12, v14",
+                                         "v_cvt_pk_u8_f32 v20, |v10|, v12, v14",
+                                         "v_cvt_off_f32_i4 v20, v10",
+                                         "v_cvt_off_f32_i4 v20, v10 mul:2",
+                                         "v_cvt_off_f32_i4 v20, v10 clamp mul:4",
+                                         "v_cvt_off_f32_i4 v20, v10 div:2"};
+
+    (void)state;
+    expect_rows(goc_bytes, COUNT(goc_bytes), texts, 0);
+}
+
+static void halves(void **state)
+{
+    static const char *const texts[8] = {"v_cvt_f16_f32 v20, v10",
+                                         "v_cvt_f16_f32 v20, v10 mul:2",
+                                         "v_cvt_f16_f32 v20, v10 mul:4",
+                                         "v_cvt_f16_f32 v20, v10 div:2",
+                                         "v_cvt_f16_f32 v20, -|v10| clamp mul:2",
+                                         "v_cvt_f16_f32 v20, v10 clamp",
+                                         "v_cvt_f16_u16 v20, v10 div:2",
+                                         "v_cvt_f16_i16 v20, v10 mul:2"};
+
+    (void)state;
+    expect_rows(goc_halves, COUNT(goc_halves), texts, 0xa5a50000);
+}
+
+/* ---- Modifiers ------------------------------------------------------------------------------- */
+
+/* What follows the operands of variant `v`: output modifiers count by four, `clamp` by two and the
+ * sign of the first operand by one. */
+static const char *const modifiers[8] = {"",       " clamp",       " mul:2", " clamp mul:2",
+                                         " mul:4", " clamp mul:4", " div:2", " clamp div:2"};
+
+static void fused(void **state)
+{
+    struct corpus c = corpus_of(ITEMS);
+    char texts[16][TEXT];
+    struct t_gpu g;
+
+    (void)state;
+    for (uint32_t l = 0; l < c.lanes; l++) {
+        corpus_set(&c, l, 0, goc_fma_inputs[l % 32]);
+        corpus_set(&c, l, 1, 0x3f800000);
+        corpus_set(&c, l, 2, 0x80000000);
+    }
+    for (uint32_t fmac = 0; fmac < 2 && t_gpu_has("gfx1201"); fmac++) {
+        for (uint32_t v = 0; v < 16; v++)
+            snprintf(texts[v], sizeof texts[v], "v_mov_b32 v20, v14\\n %s v20, %sv10, v12%s%s",
+                     fmac ? "v_fmac_f32" : "v_fma_f32", v & 1 ? "-" : "", fmac ? "" : ", v14",
+                     modifiers[v / 2]);
+        opened(&g);
+        corpus_run(&g, &c, texts, 16);
+        for (uint32_t v = 0; v < 16; v++)
+            for (uint32_t l = 0; l < c.lanes; l++)
+                expect_word(texts[v], c.in[l][0], c.out[v * c.lanes + l][0], goc_fma[v][l % 32]);
+        t_gpu_close(&g);
+    }
+    corpus_free(&c);
+}
+
+/* The digest of 32 results of 64 bits of each column, of which all NaNs count as the same. */
+static uint64_t digest_f64(const struct corpus *c)
+{
+    uint64_t hash = DIGEST_OF_NOTHING;
+
+    for (uint32_t n = 0; n < 16 * 32; n++) {
+        const uint32_t *const words = c->out[n / 32 * c->lanes + n % 32];
+        uint64_t result = words[0] | (uint64_t)words[1] << 32;
+        if ((result & INT64_MAX) > 0x7ff0000000000000)
+            result = 0x7ff8000000000000;
+        for (uint32_t bit = 0; bit < 64; bit += 8)
+            hash = (hash ^ (result >> bit & 0xff)) * 1099511628211u;
+    }
+    return hash;
+}
+
+static void f64_modifiers(void **state)
+{
+    struct corpus c = corpus_of(ITEMS);
+    char texts[16][TEXT];
+    struct t_gpu g;
+
+    (void)state;
+    if (!opened(&g)) {
+        corpus_free(&c);
+        return;
+    }
+    for (uint32_t n = 0; n < COUNT(goc_f64); n++) {
+        const struct goc_f64 *const f = &goc_f64[n];
+        for (uint32_t l = 0; l < c.lanes; l++) {
+            corpus_set(&c, l, 0, goc_f64_inputs[l % 32]);
+            corpus_set(&c, l, 1, f->second);
+            corpus_set(&c, l, 2, (uint64_t)1 << 63);
+        }
+        for (uint32_t v = 0; v < 16; v++)
+            snprintf(texts[v], sizeof texts[v], "%s v[20:21], %sv[10:11]%s%s", f->name,
+                     v & 1 ? "-" : "", f->more, modifiers[v / 2]);
+        corpus_run(&g, &c, texts, 16);
+        expect(digest_f64(&c), f->digest, texts[0]);
+    }
+    t_gpu_close(&g);
+    corpus_free(&c);
+}
+
+/* ---- Carries --------------------------------------------------------------------------------- */
+
+/* Sums and what a wave carries out, by lanes that take part; the others keep what they had. */
+static void carries(void **state)
+{
+    static const char *const names[6] = {"add_co",    "sub_co",    "subrev_co",
+                                         "add_co_ci", "sub_co_ci", "subrev_co_ci"};
+    static const uint32_t masks[3] = {0xffffffff, 0x33333333, 0};
+    struct corpus c = corpus_of(ITEMS);
+    char texts[12][TEXT];
+    struct t_gpu g;
+
+    (void)state;
+    for (uint32_t l = 0; l < c.lanes; l++) {
+        corpus_set(&c, l, 0, goc_carry_inputs[0][l % 8]);
+        corpus_set(&c, l, 1, goc_carry_inputs[1][l % 8]);
+    }
+    for (uint32_t m = 0; m < 3 && t_gpu_has("gfx1201"); m++) {
+        for (uint32_t n = 0; n < 12; n++)
+            snprintf(texts[n], sizeof texts[n],
+                     "v_mov_b32 v20, 0xdeadbeef\\n s_mov_b32 vcc_lo, 0xa5a5a5a5\\n "
+                     "s_mov_b32 s61, 0x96969696\\n s_mov_b32 s60, exec_lo\\n "
+                     "s_mov_b32 exec_lo, 0x%x\\n v_%s_u32 v20, s61, v10, v12%s%s\\n "
+                     "s_mov_b32 exec_lo, s60\\n v_mov_b32 v21, s61",
+                     masks[m], names[n / 2], n < 6 ? "" : ", vcc_lo", n % 2 ? " clamp" : "");
+        opened(&g);
+        corpus_run(&g, &c, texts, 12);
+        for (uint32_t n = 0; n < 12; n++)
+            for (uint32_t l = 0; l < c.lanes; l++) {
+                const uint32_t *const got = c.out[n * c.lanes + l];
+                expect_word(texts[n], l, got[0],
+                            masks[m] >> l % 32 & 1 ? goc_carry[n / 2][n % 2][l % 8] : 0xdeadbeef);
+                expect_word(texts[n], l, got[1], goc_carried[n / 2][m]);
+            }
+        t_gpu_close(&g);
+    }
+    corpus_free(&c);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(classes), cmocka_unit_test(comparisons)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(classes), cmocka_unit_test(comparisons),
+                                       cmocka_unit_test(bytes),   cmocka_unit_test(halves),
+                                       cmocka_unit_test(fused),   cmocka_unit_test(f64_modifiers),
+                                       cmocka_unit_test(carries)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -143,8 +143,8 @@ static float clamp_f32(float f)
 
 /*
  * The modifiers mul:2, mul:4 and div:2, applied to what is rounded already: denormals and zeros of
- * either sign become +0, whatever the mode says, and a result below the normal range a zero of its
- * sign. Captured on gfx1201 (bjacob/goc), taken for all.
+ * either sign become +0, whatever the mode says, and what would be below the normal range before it
+ * is rounded again a zero of its sign. Captured on gfx1201 (bjacob/goc), taken for all.
  */
 static float scaled(float f, unsigned omod, float least)
 {
@@ -152,8 +152,9 @@ static float scaled(float f, unsigned omod, float least)
 
     if (!omod)
         return f;
-    const float product = (fabsf(f) < least ? 0 : f) * factors[omod];
-    return fabsf(product) < least ? copysignf(0, product) : product;
+    if (fabsf(f) < least)
+        return 0;
+    return fabsf(f) < least / factors[omod] ? copysignf(0, f) : f * factors[omod];
 }
 
 static double scaled_f64(double d, unsigned omod)
@@ -162,8 +163,9 @@ static double scaled_f64(double d, unsigned omod)
 
     if (!omod)
         return d;
-    const double product = (fabs(d) < 0x1p-1022 ? 0 : d) * factors[omod];
-    return fabs(product) < 0x1p-1022 ? copysign(0, product) : product;
+    if (fabs(d) < 0x1p-1022)
+        return 0;
+    return fabs(d) < 0x1p-1022 / factors[omod] ? copysign(0, d) : d * factors[omod];
 }
 
 static void scale_and_clamp(const struct insn *i, uint32_t *r, char type)
