@@ -306,6 +306,17 @@ static quern_status check_extents(struct elf *elf)
     return QUERN_OK;
 }
 
+/* Whether section i is a table of entries of that size. */
+static quern_status check_entries(unsigned i, const struct elf_section *s, unsigned entry_bytes)
+{
+    FAIL_IF(s->entry_bytes != entry_bytes, QUERN_E_OBJECT,
+            "section %u has entries of %" PRIu64 " bytes; they have %u", i, s->entry_bytes,
+            entry_bytes);
+    FAIL_IF(s->size % entry_bytes, QUERN_E_OBJECT,
+            "section %u: %" PRIu64 " bytes are no whole number of entries", i, s->size);
+    return QUERN_OK;
+}
+
 /* Tables of symbols: those of names must have been checked. */
 static quern_status check_symbol_tables(const struct elf *elf)
 {
@@ -317,11 +328,7 @@ static quern_status check_symbol_tables(const struct elf *elf)
             continue;
         FAIL_IF(++tables > ELF_TABLES_MAX, QUERN_E_OBJECT, "more than %d symbol tables",
                 ELF_TABLES_MAX);
-        FAIL_IF(s.entry_bytes != SYMBOL_BYTES, QUERN_E_OBJECT,
-                "section %u has entries of %" PRIu64 " bytes; they have %d", i, s.entry_bytes,
-                SYMBOL_BYTES);
-        FAIL_IF(s.size % s.entry_bytes, QUERN_E_OBJECT,
-                "section %u: %" PRIu64 " bytes are no whole number of entries", i, s.size);
+        TRY(check_entries(i, &s, SYMBOL_BYTES));
         FAIL_IF(elf_section(elf, s.link).type != ELF_SHT_STRTAB, QUERN_E_OBJECT,
                 "section %u: its names are said to be in section %u, which has none", i, s.link);
         TRY(check_symbols(elf, i, &s));
@@ -344,11 +351,7 @@ static quern_status check_placement(const struct elf *elf)
             continue;
         FAIL_IF(++tables > ELF_TABLES_MAX, QUERN_E_OBJECT, "more than %d relocation tables",
                 ELF_TABLES_MAX);
-        FAIL_IF(s.entry_bytes != RELOCATION_BYTES, QUERN_E_OBJECT,
-                "section %u has entries of %" PRIu64 " bytes; they have %d", i, s.entry_bytes,
-                RELOCATION_BYTES);
-        FAIL_IF(s.size % s.entry_bytes, QUERN_E_OBJECT,
-                "section %u: %" PRIu64 " bytes are no whole number of entries", i, s.size);
+        TRY(check_entries(i, &s, RELOCATION_BYTES));
         const struct elf_section linked = elf_section(elf, s.link);
         FAIL_IF(!holds_symbols(&linked), QUERN_E_OBJECT,
                 "section %u: its symbols are said to be in section %u, which has none", i, s.link);

@@ -192,6 +192,14 @@ void explain_end(const struct plan *p, struct str *out)
     model_explain_rejected(p, out);
 }
 
+void explain_plain(const struct plan *p, const char *lds, struct str *out)
+{
+    explain_begin(p, out);
+    explain_products(p, NULL, out);
+    explain_resources(p, lds, out);
+    explain_end(p, out);
+}
+
 void explain_end_align(const struct plan *p, struct str *out)
 {
     const int64_t most = problem_rows_max(&p->problem);

@@ -31,4 +31,8 @@ void explain_end(const struct plan *p, struct str *out);
  * tokens. */
 void explain_end_align(const struct plan *p, struct str *out);
 
+/* The whole of what is said of a kernel whose family has no lines of its own to add: explain_begin,
+ * explain_products, explain_resources with this `lds`, explain_end. */
+void explain_plain(const struct plan *p, const char *lds, struct str *out);
+
 #endif

@@ -69,10 +69,7 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
 
 static void explain(const struct plan *p, struct str *out)
 {
-    explain_begin(p, out);
-    explain_products(p, NULL, out);
-    explain_resources(p, "the sixteen values, a copy for each lane", out);
-    explain_end(p, out);
+    explain_plain(p, "the sixteen values, a copy for each lane", out);
 }
 
 static const struct plan_field shape[] = {

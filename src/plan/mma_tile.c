@@ -244,10 +244,7 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
 
 static void explain(const struct plan *p, struct str *out)
 {
-    explain_begin(p, out);
-    explain_products(p, NULL, out);
-    explain_resources(p, "two steps of A and W", out);
-    explain_end(p, out);
+    explain_plain(p, "two steps of A and W", out);
 }
 
 static int64_t makes_bf16_by_dots(const struct plan *p)

@@ -112,13 +112,10 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
 
 static void explain(const struct plan *p, struct str *out)
 {
-    explain_begin(p, out);
-    explain_products(p, NULL, out);
-    explain_resources(p,
-                      matrix_staged(p) ? "table of all pairs of codes, weights on their way"
-                                       : "table of all pairs of codes",
-                      out);
-    explain_end(p, out);
+    explain_plain(p,
+                  matrix_staged(p) ? "table of all pairs of codes, weights on their way"
+                                   : "table of all pairs of codes",
+                  out);
 }
 
 static int64_t table_entry(const struct plan *p)

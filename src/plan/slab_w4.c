@@ -191,14 +191,11 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
 
 static void explain(const struct plan *p, struct str *out)
 {
-    explain_begin(p, out);
-    explain_products(p, NULL, out);
-    explain_resources(p,
-                      nvidia_has_table(&p->problem)
-                          ? "table of all pairs of codes, weights and A on their way"
-                          : "weights and A on their way",
-                      out);
-    explain_end(p, out);
+    explain_plain(p,
+                  nvidia_has_table(&p->problem)
+                      ? "table of all pairs of codes, weights and A on their way"
+                      : "weights and A on their way",
+                  out);
 }
 
 static const struct plan_field shape[] = {

@@ -69,8 +69,11 @@ bool is_temporary_name(const char *name);
 
 /* Opens v1, v1/first or v1/first/second (null: none). Errors are recorded, as by directory_open. */
 int store_open_directory(const struct store *s, const char *first, const char *second, bool create);
-/* The same of a directory beside v1. */
-int store_open_beside(const struct store *s, const char *name, bool create);
+/* Opens a directory beside v1, for the caller to close; messages call what it keeps `what`. Without
+ * `create` it is no error that there is none, or no cache: *directory is -1 then. QUERN_E_CACHE: it
+ * is not to be trusted. QUERN_E_IO. */
+quern_status store_open_beside(const struct store *s, const char *name, const char *what,
+                               bool create, int *directory);
 
 /* Calls `each` for every name in a directory but "." and "..", until it returns nonzero. Closes
  * `directory`. Returns the nonzero value, or -errno when the directory cannot be read. */

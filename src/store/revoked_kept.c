@@ -15,14 +15,6 @@
 #include <sodium.h>
 #include <string.h>
 
-static quern_status no_directory(const struct store *s, int error)
-{
-    if (error == -EPERM)
-        return QUERN_E_CACHE; /* recorded: not to be trusted */
-    FAIL(QUERN_E_IO, "cache directory %s cannot keep revocation lists: %s", s->path,
-         strerror(-error));
-}
-
 static quern_status read_list(const struct store *s, int directory, const char *signer,
                               const struct signers *signers, struct revoked *list)
 {
@@ -54,15 +46,12 @@ quern_status store_kept_revoked(struct store *s, const struct signers *signers, 
                                 struct revoked *list)
 {
     char signer[65];
+    int directory;
 
     *list = (struct revoked){0};
-    if (s->mode == QUERN_CACHE_OFF)
-        return QUERN_OK;
-    const int directory = store_open_beside(s, REVOKED_DIRECTORY, false);
-    if (directory == -ENOENT)
-        return QUERN_OK;
+    TRY(store_open_beside(s, REVOKED_DIRECTORY, "revocation lists", false, &directory));
     if (directory < 0)
-        return no_directory(s, directory);
+        return QUERN_OK;
     hex_from_bytes(signer, signers->keys[number], sizeof signers->keys[number]);
     const quern_status status = read_list(s, directory, signer, signers, list);
     os.close(directory);
@@ -73,12 +62,11 @@ quern_status store_keep_revoked(struct store *s, const struct signers *signers,
                                 const struct revoked *list)
 {
     struct revoked kept = {0};
+    int directory;
 
     FAIL_IF(s->mode != QUERN_CACHE_RW, QUERN_E_CACHE,
             "there is no cache directory that is written to");
-    const int directory = store_open_beside(s, REVOKED_DIRECTORY, true);
-    if (directory < 0)
-        return no_directory(s, directory);
+    TRY(store_open_beside(s, REVOKED_DIRECTORY, "revocation lists", true, &directory));
     store_lock_file(s, directory, SERIAL_LOCK_MS);
     quern_status status = read_list(s, directory, list->signer, signers, &kept);
     if (status == QUERN_OK && (!kept.bytes || kept.serial < list->serial)) {

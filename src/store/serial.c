@@ -65,24 +65,15 @@ static quern_status read_serial(const struct store *s, int directory, const char
     return parse(text, signer, serial);
 }
 
-static quern_status no_directory(const struct store *s, int error)
-{
-    if (error == -EPERM)
-        return QUERN_E_CACHE; /* recorded: not to be trusted */
-    FAIL(QUERN_E_IO, "cache directory %s cannot keep serials: %s", s->path, strerror(-error));
-}
-
 quern_status store_serial(struct store *s, const char *signer, uint64_t *serial)
 {
+    int directory;
+
     TRY(check_signer(signer));
     *serial = 0;
-    if (s->mode == QUERN_CACHE_OFF)
-        return QUERN_OK;
-    const int directory = store_open_beside(s, SERIALS_DIRECTORY, false);
-    if (directory == -ENOENT)
-        return QUERN_OK;
+    TRY(store_open_beside(s, SERIALS_DIRECTORY, "serials", false, &directory));
     if (directory < 0)
-        return no_directory(s, directory);
+        return QUERN_OK;
     const quern_status status = read_serial(s, directory, signer, serial);
     os.close(directory);
     return status;
@@ -104,13 +95,12 @@ quern_status store_raise_serial(struct store *s, const char *signer, uint64_t se
 {
     uint64_t kept = 0;
     quern_status status;
+    int directory;
 
     TRY(check_signer(signer));
     FAIL_IF(s->mode != QUERN_CACHE_RW, QUERN_E_CACHE, "cache directory %s is not open for writing",
             store_directory(s));
-    const int directory = store_open_beside(s, SERIALS_DIRECTORY, true);
-    if (directory < 0)
-        return no_directory(s, directory);
+    TRY(store_open_beside(s, SERIALS_DIRECTORY, "serials", true, &directory));
     store_lock_file(s, directory, SERIAL_LOCK_MS);
     status = read_serial(s, directory, signer, &kept);
     if (status == QUERN_OK && serial > kept)

@@ -77,9 +77,18 @@ int store_open_directory(const struct store *s, const char *first, const char *s
     return open_below(s, (const char *const[3]){VERSION_DIRECTORY, first, second}, create);
 }
 
-int store_open_beside(const struct store *s, const char *name, bool create)
+quern_status store_open_beside(const struct store *s, const char *name, const char *what,
+                               bool create, int *directory)
 {
-    return open_below(s, (const char *const[3]){name}, create);
+    const int fd =
+        s->mode == QUERN_CACHE_OFF ? -ENOENT : open_below(s, (const char *const[3]){name}, create);
+
+    *directory = fd < 0 ? -1 : fd;
+    if (fd >= 0 || (fd == -ENOENT && !create))
+        return QUERN_OK;
+    if (fd == -EPERM)
+        return QUERN_E_CACHE; /* recorded */
+    FAIL(QUERN_E_IO, "cache directory %s cannot keep %s: %s", s->path, what, strerror(-fd));
 }
 
 int store_each_name(int directory, name_fn each, void *user)

@@ -327,6 +327,23 @@ def test_a_helper_that_dies_or_hangs(quern, server, env, own_helper, number):
     assert not helpers(own_helper / "quern-remote")  # none is left
 
 
+@pytest.mark.parametrize("verb, number, end", [("push", signal.SIGKILL, "ended"),
+                                               ("push", signal.SIGSTOP, "hangs"),
+                                               ("revoke", signal.SIGKILL, "ended")])
+def test_the_command_gives_up_a_helper(made, server, own_helper, verb, number, end):
+    """That dies or hangs at the first request which the command has made through it."""
+    def hit(_request):
+        for pid in helpers(own_helper / "quern-remote"):
+            os.kill(pid, number)
+    server.note = hit
+    words = {"push": [server.url],
+             "revoke": [server.url, "0" * 32, "--sign-key", made / "ours.key"]}[verb]
+    done = Quern(made / "cache")("cache", verb, *words, "--worker", own_helper / "quern-worker",
+                                 status=1)
+    assert f"{server.url}: its helper quern-remote {end}" in done.stderr
+    assert server.requests and not helpers(own_helper / "quern-remote")
+
+
 def test_nothing_is_started_before_the_first_miss(quern, server, env, own_helper):
     prewarm(quern, 256)
     (own_helper / "quern-remote").unlink()
