@@ -34,7 +34,7 @@
 /* What a host puts into rows, experts and rows_used of op=moe. */
 enum lists {
     LISTS_RIGHT = 0,
-    LISTS_HOSTILE, /* experts and choices that there are not, and more slots in use than there are */
+    LISTS_HOSTILE, /* experts and choices that are none, and more slots in use than there are */
     LISTS_SHORT,   /* one block in use, of those that all name row 0 behind it; and no routing */
     LISTS_EMPTY    /* nothing in use */
 };
