@@ -268,15 +268,16 @@ int64_t plan_slices_cycles(const struct plan_slice *slices, size_t count);
 
 /*
  * What people are told of a launch of so many rows: its cycles, and what takes them. Beside
- * plan_launch_cycles it reckons with the bandwidth that streams of loads get, and with the path from
- * a compute unit to its nearest cache, where the family counts that. Kernels are not chosen by it:
- * of several families only some count the path, and whoever does not would seem the faster.
+ * plan_launch_cycles it reckons with the bandwidth that streams of loads get, and with the path
+ * from a compute unit to its nearest cache, where the family counts that. Kernels are not chosen by
+ * it: of several families only some count the path, and whoever does not would seem the faster.
  */
 enum plan_bound { PLAN_BOUND_ISSUE, PLAN_BOUND_CACHE_PATH, PLAN_BOUND_MEMORY };
 int64_t plan_expected_cycles(const struct plan *p, int64_t rows, enum plan_bound *bound);
 /* Of several launches together; `bound`: of the first. */
 int64_t plan_expected_slices(const struct plan_slice *slices, size_t count, enum plan_bound *bound);
-/* The same of cycles of the fullest compute unit, of memory at its peak, and of the path, if not 0. */
+/* The same of cycles of the fullest compute unit, of memory at its peak, and of the path, unless
+ * they are 0. */
 int64_t plan_busy_cycles(const struct plan *p, int64_t kernel, int64_t memory, int64_t path,
                          enum plan_bound *bound);
 const char *plan_bound_name(enum plan_bound bound);

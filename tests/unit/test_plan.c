@@ -1026,7 +1026,7 @@ static void test_explain(void **state)
     make("wq=nf4 n=4096 k=4096 a=bf16", "gfx1151", &set);
     expect_explained(&set.plans[3], parts, sizeof parts / sizeof *parts);
 
-    /* what people are told reckons with the path to the cache, by which families are not compared */
+    /* what people are told reckons with the path to the cache; families are not compared by it */
     make("wq=int4 group=128 n=4096 k=4096 a=f16", "gfx942", &set);
     const struct plan *const p = plan_for(&set, 64);
     expect_explained(p, path, 1);

@@ -27,8 +27,8 @@ static const uint64_t goc_compare[2][14] = {
      0x5222c2662deaab9d, 0xb34343b44d868b0d}};
 
 /* tests/fp64_output_hardware.h and fp64_output_test.cpp: 32 inputs, -0 as the third operand, by
- * output modifier (none, mul:2, mul:4, div:2), clamp and -a, the last innermost; every NaN counts as
- * 0x7ff8000000000000. Left out: square roots and reciprocals, and v_ldexp_f64 by 2^-1. */
+ * output modifier (none, mul:2, mul:4, div:2), clamp and -a, the last innermost; every NaN counts
+ * as 0x7ff8000000000000. Left out: square roots and reciprocals, and v_ldexp_f64 by 2^-1. */
 static const uint64_t goc_f64_inputs[32] = {0,
                                             0x8000000000000000,
                                             1,
