@@ -231,4 +231,59 @@ static const uint32_t goc_carried[6][3] = {
     {0x46464646, 0x02020202, 0}, {0x18181818, 0x10101010, 0}, {0xa2a2a2a2, 0x22222222, 0},
     {0x66666666, 0x22222222, 0}, {0x1d1d1d1d, 0x11111111, 0}, {0xa7a7a7a7, 0x23232323, 0}};
 
+/* tests/fp64_output_hardware.h and fp64_output_test.cpp: 32 inputs, -0 as the third operand, by
+ * output modifier (none, mul:2, mul:4, div:2), clamp and -a, the last innermost; each by a digest (FNV-1a of 64
+ * bits, low bytes first) of 512 results, in which every NaN counts as
+ * 0x7ff8000000000000. Left out: square roots and reciprocals, and v_ldexp_f64 by 2^-1. */
+static const uint64_t goc_f64_inputs[32] = {0,
+                                            0x8000000000000000,
+                                            1,
+                                            0x8000000000000001,
+                                            0x000fffffffffffff,
+                                            0x800fffffffffffff,
+                                            0x0010000000000000,
+                                            0x8010000000000000,
+                                            0x001fffffffffffff,
+                                            0x801fffffffffffff,
+                                            0x0020000000000000,
+                                            0x8020000000000000,
+                                            0x3fe0000000000000,
+                                            0xbfe0000000000000,
+                                            0x3ff0000000000000,
+                                            0xbff0000000000000,
+                                            0x4000000000000000,
+                                            0xc000000000000000,
+                                            0x7fd0000000000000,
+                                            0xffd0000000000000,
+                                            0x7fe0000000000000,
+                                            0xffe0000000000000,
+                                            0x7fefffffffffffff,
+                                            0xffefffffffffffff,
+                                            0x3ff0000000000001,
+                                            0x3fefffffffffffff,
+                                            0xbff0000000000001,
+                                            0x7ff0000000000000,
+                                            0xfff0000000000000,
+                                            0x7ff8123456789012,
+                                            0xfff8123456789012,
+                                            0x7ff0123456789012};
+
+static const struct goc_f64 {
+    const char *name, *more; /* more: the operands after the first */
+    uint64_t second, digest;
+} goc_f64[] = {{"v_add_f64", ", v[12:13]", 0x8000000000000000, 0x91b37a3decfcf2a5},
+               {"v_mul_f64", ", v[12:13]", 0x3ff0000000000000, 0x91b37a3decfcf2a5},
+               {"v_fma_f64", ", v[12:13], v[14:15]", 0x3ff0000000000000, 0x91b37a3decfcf2a5},
+               {"v_trunc_f64", "", 0, 0xc03cb9aee1ef1d45},
+               {"v_ceil_f64", "", 0, 0xb2d270aa3a9ded25},
+               {"v_rndne_f64", "", 0, 0x33df2c2ce37f3975},
+               {"v_floor_f64", "", 0, 0x2901294807f707b5},
+               {"v_fract_f64", "", 0, 0xc4cda61dbf42f008},
+               {"v_min_num_f64", ", v[12:13]", 0x3ff0000000000000, 0x13c80600414d6855},
+               {"v_max_num_f64", ", v[12:13]", 0x3ff0000000000000, 0xee3363864c9b5b55},
+               {"v_minimum_f64", ", v[12:13]", 0x3ff0000000000000, 0x56ac3eab8b24fd75},
+               {"v_maximum_f64", ", v[12:13]", 0x3ff0000000000000, 0xd8f0db0943d37125},
+               {"v_frexp_mant_f64", "", 0, 0x9169a61e8aad8f45},
+               {"v_ldexp_f64", ", v12", 0, 0x91b37a3decfcf2a5}};
+
 #endif
