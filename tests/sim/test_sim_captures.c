@@ -190,10 +190,92 @@ static void carries(void **state)
     corpus_free(&c);
 }
 
+/* ---- From lane to lane ----------------------------------------------------------------------- */
+
+#define SWIZZLES (2048 + 32 + 256 + 32)
+
+/* Rotations, FFTs, permutations of four lanes and exclusive ors, in the order of the digests. */
+static uint32_t swizzle_offset(uint32_t n)
+{
+    if (n < 2048)
+        return 0xc000 + n;
+    if (n < 2048 + 32)
+        return 0xe000 + n - 2048;
+    if (n < 2048 + 32 + 256)
+        return 0x8000 + n - 2048 - 32;
+    return 31 | (n - 2048 - 32 - 256) << 10;
+}
+
+/* Each swizzle among the lanes of `masks`; the others keep 0xdead0000 and their number. */
+static void load_swizzles(struct t_gpu *g, uint32_t lanes)
+{
+    static char source[64 * 1024];
+    int n = snprintf(
+        source, sizeof source,
+        "#define S(N) \\\n"
+        "    asm volatile(\"v_mov_b32 v20, %%1\\n s_mov_b32 exec_lo, %%3\\n %s\\n \" \\\n"
+        "        \"ds_swizzle_b32 v20, %%2 offset:\" #N \"\\n s_mov_b32 exec_lo, -1\\n %s\\n \" "
+        "\\\n"
+        "        \"s_wait_dscnt 0x0\\n v_mov_b32 %%0, v20\" : \"=v\"(r) : \\\n"
+        "        \"v\"(0xdead0000 + l), \"v\"(l + 1), \"s\"(low), \"s\"(high) : \"v20\"); \\\n"
+        "    *out = r; out += %u;\n"
+        "KERNEL k(const u32 *masks, u32 *out)\n{\n"
+        "    const u32 l = __builtin_amdgcn_workitem_id_x();\n    u32 r;\n"
+        "    const u32 low = __builtin_amdgcn_readfirstlane(masks[0]);\n"
+        "    const u32 high = __builtin_amdgcn_readfirstlane(masks[1]);\n"
+        "    out += l;\n",
+        lanes == 64 ? "s_mov_b32 exec_hi, %4" : "", lanes == 64 ? "s_mov_b32 exec_hi, -1" : "",
+        lanes);
+
+    for (uint32_t i = 0; i < SWIZZLES; i++)
+        n += snprintf(source + n, sizeof source - (size_t)n, "    S(%u)\n", swizzle_offset(i));
+    n += snprintf(source + n, sizeof source - (size_t)n, "}\n");
+    assert_true((size_t)n < sizeof source);
+    t_gpu_load(g, source);
+}
+
+static void swizzles(void **state)
+{
+    static const uint32_t masks[2][8][2] = {
+        {{-1u}, {0}, {0xaaaaaaaa}, {0x55555555}, {1}, {0x80000000}, {0xffff}, {0xffff0000}},
+        {{-1u, -1u},
+         {0},
+         {0xaaaaaaaa, 0xaaaaaaaa},
+         {0x55555555, 0x55555555},
+         {1},
+         {0, 0x80000000},
+         {-1u},
+         {0, -1u}}};
+    static uint32_t out[SWIZZLES * 64];
+    struct t_gpu g;
+
+    (void)state;
+    for (uint32_t wide = 0; wide < 2 && t_gpu_has("gfx1201"); wide++) {
+        const uint32_t lanes = wide ? 64 : 32;
+        t_gpu_open(&g, "gfx1201", wide ? "-mwavefrontsize64" : "", QUERN_CHECK_FAST, 0, 0);
+        load_swizzles(&g, lanes);
+        for (uint32_t m = 0; m < 8; m++) {
+            uint32_t in[2] = {masks[wide][m][0], masks[wide][m][1]};
+            uint64_t hash = DIGEST_OF_NOTHING;
+            char text[64];
+            const struct t_buffer buffers[] = {
+                {in, sizeof in, QUERN_SIM_READ, "masks"},
+                {out, SWIZZLES * lanes * sizeof *out, QUERN_SIM_WRITE, "out"}};
+            t_gpu_run(&g, &(struct t_launch){
+                              .kernel = "k", .items = {lanes}, .buffers = buffers, .count = 2});
+            for (uint32_t i = 0; i < SWIZZLES * lanes; i++)
+                hash = (hash ^ out[i]) * 1099511628211u;
+            snprintf(text, sizeof text, "ds_swizzle_b32, lanes %08x%08x", in[1], in[0]);
+            expect(hash, goc_swizzle[wide][m], text);
+        }
+        t_gpu_close(&g);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bytes), cmocka_unit_test(halves),
-                                       cmocka_unit_test(fused), cmocka_unit_test(f64_modifiers),
-                                       cmocka_unit_test(carries)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bytes),   cmocka_unit_test(halves),
+                                       cmocka_unit_test(fused),   cmocka_unit_test(f64_modifiers),
+                                       cmocka_unit_test(carries), cmocka_unit_test(swizzles)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -286,4 +286,13 @@ static const struct goc_f64 {
                {"v_frexp_mant_f64", "", 0, 0x9169a61e8aad8f45},
                {"v_ldexp_f64", ", v12", 0, 0x91b37a3decfcf2a5}};
 
+/* tests/ds_swizzle_hardware.h, waves of 32 and of 64, by lanes that take part: all, none, odd, even,
+ * the first, the last, the lower half, the upper half; over the offsets that the test makes. Each is
+ * a digest of whole words: FNV-1a, but a word at a time. */
+static const uint64_t goc_swizzle[2][8] = {
+    {0x920e53043fabb535, 0x7b42dfa5a5beab25, 0xed21e6a115ee2545, 0x6bfaea55c089d4bd,
+     0x50c399c3a69eace4, 0xff23f43888160945, 0xad614b43fdfec3ad, 0xdc6d31d439c3a8fd},
+    {0x4728358a698eb585, 0xbfbd0816b5a2d325, 0x4c973b7b543ae3a5, 0xc0a452d74e7e295,
+     0x51eabf66573a43a4, 0x534b2e767e3a36e5, 0x3c082664e6a45cb5, 0x6904cdf64e17c935}};
+
 #endif
