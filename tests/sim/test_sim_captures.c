@@ -73,6 +73,18 @@ static void halves(void **state)
     expect_rows(goc_halves, COUNT(goc_halves), texts, 0xa5a50000);
 }
 
+static void pairs(void **state)
+{
+    static const char *const texts[8] = {
+        "v_cvt_pk_rtz_f16_f32 v20, v10, -v10", "v_cvt_pk_rtz_f16_f32 v20, v10, -v10 clamp",
+        "v_cvt_pk_i16_f32 v20, v10, -v10",     "v_cvt_pk_i16_f32 v20, v10, -v10 clamp",
+        "v_cvt_pk_u16_f32 v20, v10, -v10",     "v_cvt_pk_u16_f32 v20, v10, -v10 clamp",
+        "v_cvt_pk_i16_f32 v20, -|v10|, v10",   "v_cvt_pk_u16_f32 v20, |v10|, v10"};
+
+    (void)state;
+    expect_rows(goc_pairs, COUNT(goc_pairs), texts, 0);
+}
+
 /* ---- Modifiers ------------------------------------------------------------------------------- */
 
 /* What follows the operands of variant `v`: output modifiers count by four, `clamp` by two and the
@@ -148,6 +160,42 @@ static void f64_modifiers(void **state)
         expect(digest_f64(&c), f->digest, texts[0]);
     }
     t_gpu_close(&g);
+    corpus_free(&c);
+}
+
+/* ---- Division -------------------------------------------------------------------------------- */
+
+/* The last step of a division, of values and quotients of every kind. */
+static void quotients(void **state)
+{
+    static const char *const names[3] = {"v20, %sv10%s, %sv12%s, %sv14",
+                                         "v20, %sv10%s, %sv12%s, %sv14",
+                                         "v[20:21], %sv[10:11]%s, %sv[12:13]%s, %sv[14:15]"};
+    static const char *const after[5] = {"", "", " mul:2", " div:2", " clamp mul:4"};
+    struct corpus c = corpus_of(4096);
+    char texts[5][TEXT];
+    struct t_gpu g;
+
+    (void)state;
+    for (uint32_t type = 0; type < 3 && t_gpu_has("gfx1201"); type++) {
+        for (uint32_t l = 0; l < c.lanes; l++)
+            for (uint32_t k = 0; k < 3; k++)
+                corpus_set(&c, l, k, goc_fixup_values[type][l >> (8 - 4 * k) & 15]);
+        for (uint32_t m = 0; m < 5; m++) {
+            const bool signs = m == 1;
+            char operands[128];
+            snprintf(operands, sizeof operands, names[type], signs ? "-|" : "", signs ? "|" : "",
+                     signs ? "|" : "", signs ? "|" : "", signs ? "-" : "");
+            snprintf(texts[m], sizeof texts[m], "v_mov_b32 v20, 0x12345678\\n v_div_fixup_f%d %s%s",
+                     16 << type, operands, after[m]);
+        }
+        opened(&g);
+        corpus_run(&g, &c, texts, 5);
+        for (uint32_t m = 0; m < 5; m++)
+            expect(digest(&c, m, 1, type == 2 ? 8 : 4, DIGEST_OF_NOTHING), goc_fixup[type][m],
+                   texts[m]);
+        t_gpu_close(&g);
+    }
     corpus_free(&c);
 }
 
@@ -276,6 +324,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(bytes),   cmocka_unit_test(halves),
                                        cmocka_unit_test(fused),   cmocka_unit_test(f64_modifiers),
-                                       cmocka_unit_test(carries), cmocka_unit_test(swizzles)};
+                                       cmocka_unit_test(carries), cmocka_unit_test(swizzles),
+                                       cmocka_unit_test(pairs),   cmocka_unit_test(quotients)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

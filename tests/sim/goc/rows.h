@@ -295,4 +295,63 @@ static const uint64_t goc_swizzle[2][8] = {
     {0x4728358a698eb585, 0xbfbd0816b5a2d325, 0x4c973b7b543ae3a5, 0xc0a452d74e7e295,
      0x51eabf66573a43a4, 0x534b2e767e3a36e5, 0x3c082664e6a45cb5, 0x6904cdf64e17c935}};
 
+/* tests/packed_conversion_hardware.h, of a and -a: v_cvt_pk_rtz_f16_f32 by none, clamp; then
+ * v_cvt_pk_i16_f32 and v_cvt_pk_u16_f32, each likewise; v_cvt_pk_i16_f32 of -|a|, -b and
+ * v_cvt_pk_u16_f32 of |a|, -b. v_cvt_pk_rtz_f16_f32 mul:2 is as without. */
+static const struct goc_row goc_pairs[] = {
+    {0, {0x80000000, 0x80000000, 0, 0, 0, 0, 0, 0}},
+    {0x80000000, {0x00008000, 0x00008000, 0, 0, 0, 0, 0, 0}},
+    {0x3fc00000,
+     {0xbe003e00, 0xbe003e00, 0xffff0001, 0xffff0001, 0x00000001, 0x00000001, 0x0001ffff,
+      0x00010001}},
+    {0xbfc00000,
+     {0x3e00be00, 0x3e00be00, 0x0001ffff, 0x0001ffff, 0x00010000, 0x00010000, 0xffffffff,
+      0x00000001}},
+    {0x47800000,
+     {0xfbff7bff, 0xfbff7bff, 0x80007fff, 0x80007fff, 0x0000ffff, 0x0000ffff, 0x7fff8000,
+      0xffffffff}},
+    {0xc7800000,
+     {0x7bfffbff, 0x7bfffbff, 0x7fff8000, 0x7fff8000, 0xffff0000, 0xffff0000, 0x80008000,
+      0x0000ffff}},
+    {0x47000000,
+     {0xf8007800, 0xf8007800, 0x80007fff, 0x80007fff, 0x00008000, 0x00008000, 0x7fff8000,
+      0x80008000}},
+    {0xc7000000,
+     {0x7800f800, 0x7800f800, 0x7fff8000, 0x7fff8000, 0x80000000, 0x80000000, 0x80008000,
+      0x00008000}},
+    {0x477fff00,
+     {0xfbff7bff, 0xfbff7bff, 0x80007fff, 0x80007fff, 0x0000ffff, 0x0000ffff, 0x7fff8000,
+      0xffffffff}},
+    {0x7f800000,
+     {0xfc007c00, 0xfc007c00, 0x80007fff, 0x80007fff, 0x0000ffff, 0x0000ffff, 0x7fff8000,
+      0xffffffff}},
+    {0xff800000,
+     {0x7c00fc00, 0x7c00fc00, 0x7fff8000, 0x7fff8000, 0xffff0000, 0xffff0000, 0x80008000,
+      0x0000ffff}},
+    {0x7f800001, {0xfe007e00, 0xfe007e00, 0, 0, 0, 0, 0, 0}},
+    {0xff800001, {0x7e00fe00, 0x7e00fe00, 0, 0, 0, 0, 0, 0}},
+    {0x7fc12345, {0xfe097e09, 0xfe097e09, 0, 0, 0, 0, 0, 0}},
+    {0x33800000, {0x80010001, 0x80010001, 0, 0, 0, 0, 0, 0}},
+    {0x387fffff, {0x83ff03ff, 0x83ff03ff, 0, 0, 0, 0, 0, 0}}};
+
+/* tests/rdna4_div_fixup_hardware.h, f16, f32, f64: every triple of 16 values, the first outermost, by
+ * none, -|a| |b| -c, mul:2, div:2, clamp mul:4. */
+static const uint64_t goc_fixup_values[3][16] = {
+    {0, 0x8000, 1, 0x8001, 0x3ff, 0x400, 0x3c00, 0xbc00, 0x4000, 0x7bff, 0x77ff, 0x7c00, 0xfc00,
+     0x7c01, 0xfe03, 0x800},
+    {0, 0x80000000, 1, 0x80000001, 0x7fffff, 0x800000, 0x3f800000, 0xbf800000, 0x40000000,
+     0x7f7fffff, 0x7effffff, 0x7f800000, 0xff800000, 0x7f800001, 0xffc00003, 0x1000000},
+    {0, 0x8000000000000000, 1, 0x8000000000000001, 0xfffffffffffff, 0x10000000000000,
+     0x3ff0000000000000, 0xbff0000000000000, 0x4000000000000000, 0x7fefffffffffffff,
+     0x7fdfffffffffffff, 0x7ff0000000000000, 0xfff0000000000000, 0x7ff0000000000001,
+     0xfff8000000000003, 0x20000000000000}};
+
+static const uint64_t goc_fixup[3][5] = {
+    {0xb38763c18dba3595, 0x1efd5c5aae38e395, 0xfcc4b255f651f85d, 0x97fc9b7b757e47ad,
+     0xeff19f7014208ae5},
+    {0x8f2fd19a5eb283b1, 0x9de6b4e11082acb1, 0x7519dbec75609621, 0x5a2a1c7e9c4616f1,
+     0x693ff367df6ff8c5},
+    {0x266ed547042c4769, 0x6e00ab1dc302a869, 0x4b7ae2cff5842161, 0xb68d3c7010cf62c9,
+     0x49c775e21a5725a5}};
+
 #endif
