@@ -199,6 +199,65 @@ static void quotients(void **state)
     corpus_free(&c);
 }
 
+/* The first step: `neg` has a bit for each operand. The first is the one of the others that is to be
+ * scaled, with such a sign that it is the same after all signs. With `mask`, the result is VCC. */
+static void scale_text(char text[TEXT], bool wide, bool numerator, uint32_t neg, const char *after,
+                       bool mask)
+{
+    static const char *const names[2][4] = {{"v20", "v10", "v12", "v14"},
+                                            {"v[20:21]", "v[10:11]", "v[12:13]", "v[14:15]"}};
+    const uint32_t from = numerator ? 14 : 12;
+    const bool flip = (neg ^ neg >> (numerator ? 2 : 1)) & 1;
+
+    snprintf(text, TEXT,
+             "v_xor_b32 v10, %s, v%u\\n v_xor_b32 v11, %s, v%u\\n "
+             "v_div_scale_f%u %s, vcc_lo, %s%s, %s%s, %s%s%s%s",
+             flip && !wide ? "0x80000000" : "0", from, flip && wide ? "0x80000000" : "0", from + 1,
+             wide ? 64 : 32, names[wide][0], neg & 1 ? "-" : "", names[wide][1], neg & 2 ? "-" : "",
+             names[wide][2], neg & 4 ? "-" : "", names[wide][3], after,
+             mask ? "\\n v_cndmask_b32 v20, 0, 1, vcc_lo" : "");
+}
+
+static uint64_t scale_digest(const struct corpus *c, uint32_t neg, bool wide)
+{
+    uint64_t hash = DIGEST_OF_NOTHING;
+
+    for (uint32_t l = 0; l < 24 * 24; l++) {
+        const uint32_t *const result = c->out[neg * c->lanes + l];
+        for (uint32_t b = 0; b < (wide ? 8 : 4); b++)
+            hash = (hash ^ (result[b / 4] >> 8 * (b % 4) & 0xff)) * 1099511628211u;
+        hash = (hash ^ c->out[(8 + neg) * c->lanes + l][0]) * 1099511628211u;
+    }
+    return hash;
+}
+
+static void scales(void **state)
+{
+    struct corpus c = corpus_of(3 * ITEMS);
+    char texts[16][TEXT];
+    struct t_gpu g;
+
+    (void)state;
+    for (uint32_t n = 0; n < 2 * 2 * 8 && t_gpu_has("gfx1201"); n++) {
+        const bool wide = n / 16, numerator = n / 8 % 2;
+        /* of `modifiers`, clamp counts by one */
+        const char *const after = modifiers[n % 4 * 2 + n % 8 / 4];
+        for (uint32_t l = 0; l < 24 * 24; l++) {
+            corpus_set(&c, l, 1, goc_scale_values[wide][l / 24]);
+            corpus_set(&c, l, 2, goc_scale_values[wide][l % 24]);
+        }
+        for (uint32_t m = 0; m < 16; m++)
+            scale_text(texts[m], wide, numerator, m % 8, after, m >= 8);
+        opened(&g);
+        corpus_run(&g, &c, texts, 16);
+        for (uint32_t neg = 0; neg < 8; neg++)
+            expect(scale_digest(&c, neg, wide),
+                   goc_scale[wide][numerator][n % 8][neg >> (numerator ? 2 : 1) & 1], texts[neg]);
+        t_gpu_close(&g);
+    }
+    corpus_free(&c);
+}
+
 /* ---- Carries --------------------------------------------------------------------------------- */
 
 /* Sums and what a wave carries out, by lanes that take part; the others keep what they had. */
@@ -322,9 +381,9 @@ static void swizzles(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bytes),   cmocka_unit_test(halves),
-                                       cmocka_unit_test(fused),   cmocka_unit_test(f64_modifiers),
-                                       cmocka_unit_test(carries), cmocka_unit_test(swizzles),
-                                       cmocka_unit_test(pairs),   cmocka_unit_test(quotients)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes),         cmocka_unit_test(halves),    cmocka_unit_test(fused),
+        cmocka_unit_test(f64_modifiers), cmocka_unit_test(carries),   cmocka_unit_test(swizzles),
+        cmocka_unit_test(pairs),         cmocka_unit_test(quotients), cmocka_unit_test(scales)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
