@@ -54,6 +54,7 @@ PROPERTIES = {
 CAPTURES = (
     "test_sim_adders",
     "test_sim_captures",
+    "test_sim_masks",
     "test_sim_sums",
     "test_sim_silicon",
     "test_sim_trans",

@@ -1,238 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* What a gfx1201 gave: digests of many results, and single ones. */
+/* What a gfx1201 gave: conversions, output modifiers, carries, values from lane to lane. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <setjmp.h>
 #include <cmocka.h>
 
-#include "goc/captures.h"
+#include "goc/corpus.h"
 #include "goc/rows.h"
 #include "t_gpu.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#define COLUMNS  16 /* of one kernel, at most */
-#define ITEMS    256
-#define COUNT(A) (sizeof(A) / sizeof *(A))
-#define TEXT     288 /* of one column, at most, with its end */
-
-/* Three operands of 64 bits for each lane: v[10:11], v[12:13], v[14:15]; a type of 32 bits has the
- * lower halves. Every instruction leaves its result in v[20:21]. */
-struct corpus {
-    uint32_t lanes, (*in)[6], (*out)[2]; /* out: by column, then lane */
-};
-
-static struct corpus corpus_of(uint32_t lanes)
-{
-    struct corpus c = {lanes, calloc(lanes, sizeof *c.in),
-                       calloc((size_t)lanes * COLUMNS, sizeof *c.out)};
-
-    assert_non_null(c.in);
-    assert_non_null(c.out);
-    return c;
-}
-
-static void corpus_free(struct corpus *c)
-{
-    free(c->in);
-    free(c->out);
-}
-
-static void corpus_set(struct corpus *c, uint32_t lane, uint32_t operand, uint64_t value)
-{
-    c->in[lane][2 * operand] = (uint32_t)value;
-    c->in[lane][2 * operand + 1] = (uint32_t)(value >> 32);
-}
-
-/* Runs `count` instructions on all lanes of the corpus. */
-static void corpus_run(struct t_gpu *g, struct corpus *c, char (*texts)[TEXT], size_t count)
-{
-    static char source[COLUMNS * 1024];
-    int n = snprintf(source, sizeof source,
-                     "KERNEL k(const u32 *in, u32 *out)\n{\n"
-                     "    const u32 l = __builtin_amdgcn_workitem_id_x() +\n"
-                     "                  %d * __builtin_amdgcn_workgroup_id_x();\n"
-                     "    u32 a, b;\n    in += 6 * l;\n",
-                     ITEMS);
-
-    for (size_t i = 0; i < count; i++)
-        n += snprintf(source + n, sizeof source - (size_t)n,
-                      "    asm volatile(\"v_mov_b32 v10, %%2\\n v_mov_b32 v11, %%3\\n \"\n"
-                      "        \"v_mov_b32 v12, %%4\\n v_mov_b32 v13, %%5\\n \"\n"
-                      "        \"v_mov_b32 v14, %%6\\n v_mov_b32 v15, %%7\\n \"\n"
-                      "        \"v_mov_b32 v21, 0\\n %s\\n v_mov_b32 %%0, v20\\n \"\n"
-                      "        \"v_mov_b32 %%1, v21\" : \"=v\"(a), \"=v\"(b)\n"
-                      "        : \"v\"(in[0]), \"v\"(in[1]), \"v\"(in[2]), \"v\"(in[3]),\n"
-                      "          \"v\"(in[4]), \"v\"(in[5])\n"
-                      "        : \"v10\", \"v11\", \"v12\", \"v13\", \"v14\", \"v15\", \"v20\",\n"
-                      "          \"v21\", \"s60\", \"s61\", \"vcc\");\n"
-                      "    out[2 * (%uu + l)] = a;\n    out[2 * (%uu + l) + 1] = b;\n",
-                      texts[i], (unsigned)i * c->lanes, (unsigned)i * c->lanes);
-    snprintf(source + n, sizeof source - (size_t)n, "}\n");
-    assert_true(count <= COLUMNS && (size_t)n + 3 < sizeof source);
-    t_gpu_load(g, source);
-
-    const struct t_buffer buffers[] = {
-        {c->in, c->lanes * sizeof *c->in, QUERN_SIM_READ, "in"},
-        {c->out, c->lanes * count * sizeof *c->out, QUERN_SIM_WRITE, "out"}};
-    t_gpu_run(g, &(struct t_launch){.kernel = "k",
-                                    .groups = {c->lanes / ITEMS},
-                                    .items = {ITEMS},
-                                    .buffers = buffers,
-                                    .count = 2});
-}
-
-/* Of the first `bytes` bytes of every `step`th lane's result. */
-static uint64_t digest(const struct corpus *c, size_t column, uint32_t step, uint32_t bytes,
-                       uint64_t hash)
-{
-    for (uint32_t l = 0; l < c->lanes; l += step)
-        for (uint32_t b = 0; b < bytes; b++) {
-            const uint32_t word = c->out[column * c->lanes + l][b / 4];
-            hash = (hash ^ (word >> 8 * (b % 4) & 0xff)) * 1099511628211u;
-        }
-    return hash;
-}
-
-#define DIGEST_OF_NOTHING 14695981039346656037u
-
-static void expect(uint64_t got, uint64_t want, const char *text)
-{
-    if (got != want)
-        fail_msg("%s: the digest is %016llx, not %016llx", text, (unsigned long long)got,
-                 (unsigned long long)want);
-}
-
-static void expect_word(const char *text, uint32_t source, uint32_t got, uint32_t want)
-{
-    if (got != want)
-        fail_msg("%s of %08x: %08x, not %08x", text, source, got, want);
-}
-
-static bool opened(struct t_gpu *g)
-{
-    if (!t_gpu_has("gfx1201"))
-        return false;
-    t_gpu_open(g, "gfx1201", "", QUERN_CHECK_FAST, 0, 0);
-    return true;
-}
-
-/* ---- Classes and comparisons ----------------------------------------------------------------- */
-
-/* Zeros, the least and largest denormals, the least normal, one, the largest, infinities, NaNs. */
-static uint64_t edge(bool wide, uint32_t i)
-{
-    const uint32_t fraction = wide ? 52 : 23;
-    const uint64_t unit = (uint64_t)1 << fraction, infinity = wide ? 2047 * unit : 255 * unit;
-    const uint64_t pairs[] = {
-        0, 1, unit - 1, unit, wide ? 1023 * unit : 127 * unit, infinity - 1, infinity};
-
-    if (i < 14)
-        return pairs[i / 2] | (uint64_t)(i % 2) << (wide ? 63 : 31);
-    return infinity + 1 + (i == 15 ? unit / 2 : 0);
-}
-
-/* The mask that a comparison leaves, in a register of a lane: v_cmp's by `x` = false. */
-static void mask_text(char text[TEXT], bool x, const char *name, const char *operands)
-{
-    if (x)
-        snprintf(text, TEXT,
-                 "s_mov_b32 s60, exec_lo\\n v_cmpx_%s %s\\n s_mov_b32 s61, exec_lo\\n "
-                 "s_mov_b32 exec_lo, s60\\n v_mov_b32 v20, s61",
-                 name, operands);
-    else
-        snprintf(text, TEXT, "v_cmp_%s s60, %s\\n v_mov_b32 v20, s60", name, operands);
-}
-
-static void classes(void **state)
-{
-    static const char *const forms[] = {"%s", "|%s|", "-%s", "-|%s|"};
-    struct corpus c = corpus_of(65536);
-    char texts[8][TEXT];
-    struct t_gpu g;
-
-    (void)state;
-    for (uint32_t wide = 0; wide < 2 && t_gpu_has("gfx1201"); wide++) {
-        for (uint32_t i = 0; i < c.lanes; i++) {
-            const uint32_t random = i * 0x7395a831u ^ 0xa7925163u;
-            corpus_set(&c, i, 0,
-                       i < 32768 ? edge(wide, i % 16)
-                       : wide    ? (uint64_t)random << 32 | (i * 0x83a1459du ^ 0x5389d241u)
-                                 : random);
-            corpus_set(&c, i, 1, i * 0x9e3779b9u ^ 0xa5a59669u);
-        }
-        for (uint32_t m = 0; m < 8; m++) {
-            const char *form = forms[m % 4], *at = strstr(form, "%s");
-            char operands[64];
-            snprintf(operands, sizeof operands, "%.*s%s%s, v12", (int)(at - form), form,
-                     wide ? "v[10:11]" : "v10", at + 2);
-            mask_text(texts[m], m >= 4, wide ? "class_f64" : "class_f32", operands);
-        }
-        opened(&g);
-        corpus_run(&g, &c, texts, 8);
-        for (uint32_t m = 0; m < 8; m++)
-            expect(digest(&c, m, 32, 4, DIGEST_OF_NOTHING), goc_class[wide][m % 4], texts[m]);
-        t_gpu_close(&g);
-    }
-    corpus_free(&c);
-}
-
-static void compare_inputs(struct corpus *c, bool wide)
-{
-    for (uint32_t i = 0; i < c->lanes; i++) {
-        uint64_t a = (uint64_t)(i * 0x7395a831u ^ 0xa7925163u) << 32;
-        uint64_t b = (uint64_t)(i * 0x38459317u ^ 0x187abd31u) << 32;
-        a |= i * 0x83a1459du ^ 0x5389d241u;
-        b |= i * 0x9e3779b9u ^ 0xa5a59669u;
-        if (i < 256) {
-            a = edge(wide, i % 16);
-            b = edge(wide, i / 16);
-        } else if (i % 4 == 0) {
-            b = a;
-        } else if (wide && i % 4 == 1) {
-            b = (a >> 32) << 32 | (uint32_t)b;
-        }
-        corpus_set(c, i, 0, a);
-        corpus_set(c, i, 1, b);
-    }
-}
-
-static void comparisons(void **state)
-{
-    struct corpus c = corpus_of(4096);
-    char texts[16][TEXT];
-    struct t_gpu g;
-
-    (void)state;
-    if (!opened(&g)) {
-        corpus_free(&c);
-        return;
-    }
-    for (uint32_t n = 0; n < 2 * 2 * 14; n++) {
-        const uint32_t wide = n / 28, x = n / 14 % 2, predicate = n % 14;
-        const char *const names[] = {wide ? "v[10:11]" : "v10", wide ? "v[12:13]" : "v12"};
-        uint64_t hash = DIGEST_OF_NOTHING;
-        char name[16];
-        snprintf(name, sizeof name, "%s_f%d", goc_predicates[predicate], wide ? 64 : 32);
-        compare_inputs(&c, wide);
-        for (uint32_t m = 0; m < 16; m++) {
-            const char *const bar[] = {m & 1 ? "|" : "", m & 2 ? "|" : ""};
-            char operands[64];
-            snprintf(operands, sizeof operands, "%s%s%s%s, %s%s%s%s", m & 4 ? "-" : "", bar[0],
-                     names[0], bar[0], m & 8 ? "-" : "", bar[1], names[1], bar[1]);
-            mask_text(texts[m], x, name, operands);
-        }
-        corpus_run(&g, &c, texts, 16);
-        for (uint32_t m = 0; m < 16; m++)
-            hash = digest(&c, m, 32, 4, hash);
-        expect(hash, goc_compare[wide][predicate], texts[0]);
-    }
-    t_gpu_close(&g);
-    corpus_free(&c);
-}
 
 /* ---- Conversions ----------------------------------------------------------------------------- */
 
@@ -292,6 +71,18 @@ static void halves(void **state)
 
     (void)state;
     expect_rows(goc_halves, COUNT(goc_halves), texts, 0xa5a50000);
+}
+
+static void pairs(void **state)
+{
+    static const char *const texts[8] = {
+        "v_cvt_pk_rtz_f16_f32 v20, v10, -v10", "v_cvt_pk_rtz_f16_f32 v20, v10, -v10 clamp",
+        "v_cvt_pk_i16_f32 v20, v10, -v10",     "v_cvt_pk_i16_f32 v20, v10, -v10 clamp",
+        "v_cvt_pk_u16_f32 v20, v10, -v10",     "v_cvt_pk_u16_f32 v20, v10, -v10 clamp",
+        "v_cvt_pk_i16_f32 v20, -|v10|, v10",   "v_cvt_pk_u16_f32 v20, |v10|, v10"};
+
+    (void)state;
+    expect_rows(goc_pairs, COUNT(goc_pairs), texts, 0);
 }
 
 /* ---- Modifiers ------------------------------------------------------------------------------- */
@@ -372,6 +163,101 @@ static void f64_modifiers(void **state)
     corpus_free(&c);
 }
 
+/* ---- Division -------------------------------------------------------------------------------- */
+
+/* The last step of a division, of values and quotients of every kind. */
+static void quotients(void **state)
+{
+    static const char *const names[3] = {"v20, %sv10%s, %sv12%s, %sv14",
+                                         "v20, %sv10%s, %sv12%s, %sv14",
+                                         "v[20:21], %sv[10:11]%s, %sv[12:13]%s, %sv[14:15]"};
+    static const char *const after[5] = {"", "", " mul:2", " div:2", " clamp mul:4"};
+    struct corpus c = corpus_of(4096);
+    char texts[5][TEXT];
+    struct t_gpu g;
+
+    (void)state;
+    for (uint32_t type = 0; type < 3 && t_gpu_has("gfx1201"); type++) {
+        for (uint32_t l = 0; l < c.lanes; l++)
+            for (uint32_t k = 0; k < 3; k++)
+                corpus_set(&c, l, k, goc_fixup_values[type][l >> (8 - 4 * k) & 15]);
+        for (uint32_t m = 0; m < 5; m++) {
+            const bool signs = m == 1;
+            char operands[128];
+            snprintf(operands, sizeof operands, names[type], signs ? "-|" : "", signs ? "|" : "",
+                     signs ? "|" : "", signs ? "|" : "", signs ? "-" : "");
+            snprintf(texts[m], sizeof texts[m], "v_mov_b32 v20, 0x12345678\\n v_div_fixup_f%d %s%s",
+                     16 << type, operands, after[m]);
+        }
+        opened(&g);
+        corpus_run(&g, &c, texts, 5);
+        for (uint32_t m = 0; m < 5; m++)
+            expect(digest(&c, m, 1, type == 2 ? 8 : 4, DIGEST_OF_NOTHING), goc_fixup[type][m],
+                   texts[m]);
+        t_gpu_close(&g);
+    }
+    corpus_free(&c);
+}
+
+/* The first step: `neg` has a bit for each operand. The first is the one of the others that is to be
+ * scaled, with such a sign that it is the same after all signs. With `mask`, the result is VCC. */
+static void scale_text(char text[TEXT], bool wide, bool numerator, uint32_t neg, const char *after,
+                       bool mask)
+{
+    static const char *const names[2][4] = {{"v20", "v10", "v12", "v14"},
+                                            {"v[20:21]", "v[10:11]", "v[12:13]", "v[14:15]"}};
+    const uint32_t from = numerator ? 14 : 12;
+    const bool flip = (neg ^ neg >> (numerator ? 2 : 1)) & 1;
+
+    snprintf(text, TEXT,
+             "v_xor_b32 v10, %s, v%u\\n v_xor_b32 v11, %s, v%u\\n "
+             "v_div_scale_f%u %s, vcc_lo, %s%s, %s%s, %s%s%s%s",
+             flip && !wide ? "0x80000000" : "0", from, flip && wide ? "0x80000000" : "0", from + 1,
+             wide ? 64 : 32, names[wide][0], neg & 1 ? "-" : "", names[wide][1], neg & 2 ? "-" : "",
+             names[wide][2], neg & 4 ? "-" : "", names[wide][3], after,
+             mask ? "\\n v_cndmask_b32 v20, 0, 1, vcc_lo" : "");
+}
+
+static uint64_t scale_digest(const struct corpus *c, uint32_t neg, bool wide)
+{
+    uint64_t hash = DIGEST_OF_NOTHING;
+
+    for (uint32_t l = 0; l < 24 * 24; l++) {
+        const uint32_t *const result = c->out[neg * c->lanes + l];
+        for (uint32_t b = 0; b < (wide ? 8 : 4); b++)
+            hash = (hash ^ (result[b / 4] >> 8 * (b % 4) & 0xff)) * 1099511628211u;
+        hash = (hash ^ c->out[(8 + neg) * c->lanes + l][0]) * 1099511628211u;
+    }
+    return hash;
+}
+
+static void scales(void **state)
+{
+    struct corpus c = corpus_of(3 * ITEMS);
+    char texts[16][TEXT];
+    struct t_gpu g;
+
+    (void)state;
+    for (uint32_t n = 0; n < 2 * 2 * 8 && t_gpu_has("gfx1201"); n++) {
+        const bool wide = n / 16, numerator = n / 8 % 2;
+        /* of `modifiers`, clamp counts by one */
+        const char *const after = modifiers[n % 4 * 2 + n % 8 / 4];
+        for (uint32_t l = 0; l < 24 * 24; l++) {
+            corpus_set(&c, l, 1, goc_scale_values[wide][l / 24]);
+            corpus_set(&c, l, 2, goc_scale_values[wide][l % 24]);
+        }
+        for (uint32_t m = 0; m < 16; m++)
+            scale_text(texts[m], wide, numerator, m % 8, after, m >= 8);
+        opened(&g);
+        corpus_run(&g, &c, texts, 16);
+        for (uint32_t neg = 0; neg < 8; neg++)
+            expect(scale_digest(&c, neg, wide),
+                   goc_scale[wide][numerator][n % 8][neg >> (numerator ? 2 : 1) & 1], texts[neg]);
+        t_gpu_close(&g);
+    }
+    corpus_free(&c);
+}
+
 /* ---- Carries --------------------------------------------------------------------------------- */
 
 /* Sums and what a wave carries out, by lanes that take part; the others keep what they had. */
@@ -411,11 +297,93 @@ static void carries(void **state)
     corpus_free(&c);
 }
 
+/* ---- From lane to lane ----------------------------------------------------------------------- */
+
+#define SWIZZLES (2048 + 32 + 256 + 32)
+
+/* Rotations, FFTs, permutations of four lanes and exclusive ors, in the order of the digests. */
+static uint32_t swizzle_offset(uint32_t n)
+{
+    if (n < 2048)
+        return 0xc000 + n;
+    if (n < 2048 + 32)
+        return 0xe000 + n - 2048;
+    if (n < 2048 + 32 + 256)
+        return 0x8000 + n - 2048 - 32;
+    return 31 | (n - 2048 - 32 - 256) << 10;
+}
+
+/* Each swizzle among the lanes of `masks`; the others keep 0xdead0000 and their number. */
+static void load_swizzles(struct t_gpu *g, uint32_t lanes)
+{
+    static char source[64 * 1024];
+    int n = snprintf(
+        source, sizeof source,
+        "#define S(N) \\\n"
+        "    asm volatile(\"v_mov_b32 v20, %%1\\n s_mov_b32 exec_lo, %%3\\n %s\\n \" \\\n"
+        "        \"ds_swizzle_b32 v20, %%2 offset:\" #N \"\\n s_mov_b32 exec_lo, -1\\n %s\\n \" "
+        "\\\n"
+        "        \"s_wait_dscnt 0x0\\n v_mov_b32 %%0, v20\" : \"=v\"(r) : \\\n"
+        "        \"v\"(0xdead0000 + l), \"v\"(l + 1), \"s\"(low), \"s\"(high) : \"v20\"); \\\n"
+        "    *out = r; out += %u;\n"
+        "KERNEL k(const u32 *masks, u32 *out)\n{\n"
+        "    const u32 l = __builtin_amdgcn_workitem_id_x();\n    u32 r;\n"
+        "    const u32 low = __builtin_amdgcn_readfirstlane(masks[0]);\n"
+        "    const u32 high = __builtin_amdgcn_readfirstlane(masks[1]);\n"
+        "    out += l;\n",
+        lanes == 64 ? "s_mov_b32 exec_hi, %4" : "", lanes == 64 ? "s_mov_b32 exec_hi, -1" : "",
+        lanes);
+
+    for (uint32_t i = 0; i < SWIZZLES; i++)
+        n += snprintf(source + n, sizeof source - (size_t)n, "    S(%u)\n", swizzle_offset(i));
+    n += snprintf(source + n, sizeof source - (size_t)n, "}\n");
+    assert_true((size_t)n < sizeof source);
+    t_gpu_load(g, source);
+}
+
+static void swizzles(void **state)
+{
+    static const uint32_t masks[2][8][2] = {
+        {{-1u}, {0}, {0xaaaaaaaa}, {0x55555555}, {1}, {0x80000000}, {0xffff}, {0xffff0000}},
+        {{-1u, -1u},
+         {0},
+         {0xaaaaaaaa, 0xaaaaaaaa},
+         {0x55555555, 0x55555555},
+         {1},
+         {0, 0x80000000},
+         {-1u},
+         {0, -1u}}};
+    static uint32_t out[SWIZZLES * 64];
+    struct t_gpu g;
+
+    (void)state;
+    for (uint32_t wide = 0; wide < 2 && t_gpu_has("gfx1201"); wide++) {
+        const uint32_t lanes = wide ? 64 : 32;
+        t_gpu_open(&g, "gfx1201", wide ? "-mwavefrontsize64" : "", QUERN_CHECK_FAST, 0, 0);
+        load_swizzles(&g, lanes);
+        for (uint32_t m = 0; m < 8; m++) {
+            uint32_t in[2] = {masks[wide][m][0], masks[wide][m][1]};
+            uint64_t hash = DIGEST_OF_NOTHING;
+            char text[64];
+            const struct t_buffer buffers[] = {
+                {in, sizeof in, QUERN_SIM_READ, "masks"},
+                {out, SWIZZLES * lanes * sizeof *out, QUERN_SIM_WRITE, "out"}};
+            t_gpu_run(&g, &(struct t_launch){
+                              .kernel = "k", .items = {lanes}, .buffers = buffers, .count = 2});
+            for (uint32_t i = 0; i < SWIZZLES * lanes; i++)
+                hash = (hash ^ out[i]) * 1099511628211u;
+            snprintf(text, sizeof text, "ds_swizzle_b32, lanes %08x%08x", in[1], in[0]);
+            expect(hash, goc_swizzle[wide][m], text);
+        }
+        t_gpu_close(&g);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(classes), cmocka_unit_test(comparisons),
-                                       cmocka_unit_test(bytes),   cmocka_unit_test(halves),
-                                       cmocka_unit_test(fused),   cmocka_unit_test(f64_modifiers),
-                                       cmocka_unit_test(carries)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes),         cmocka_unit_test(halves),    cmocka_unit_test(fused),
+        cmocka_unit_test(f64_modifiers), cmocka_unit_test(carries),   cmocka_unit_test(swizzles),
+        cmocka_unit_test(pairs),         cmocka_unit_test(quotients), cmocka_unit_test(scales)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 #include "base/os.h"
 #include "sim/wave.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Instructions that are declined whatever their operands are, and others with as long a name that
@@ -144,6 +145,22 @@ unsigned respell(const struct target *target, unsigned lanes, uint32_t code[2])
     return code[0] != before[0] || code[1] != before[1] ? length_of(before, e) : 0;
 }
 
+/* A rotation of ds_swizzle_b32 is shown without the bits of the lane's number that stay: its text
+ * becomes that of the plain offset, which is shorter. */
+static void say_swizzle(const uint32_t code[2], char *text)
+{
+    static const char rotate[] = " offset:swizzle(ROTATE,";
+    const uint32_t offset = code[0] & 0xffff;
+    char *const at = strncmp(text, "ds_swizzle_b32 ", 15) ? NULL : strstr(text, rotate);
+    const char *const end = at ? strchr(at, ')') : NULL;
+
+    if (!end || !(offset & 31))
+        return;
+    const size_t rest = strlen(end + 1);
+    const int n = snprintf(at, sizeof rotate, " offset:%u", offset);
+    memmove(at + n, end + 1, rest + 1);
+}
+
 struct unsaid unsaid_of(const struct target *target, const uint32_t code[2],
                         const uint32_t shown[2], char *text)
 {
@@ -160,6 +177,7 @@ struct unsaid unsaid_of(const struct target *target, const uint32_t code[2],
                                : mask);
         u.has_mask = mask < 128;
     }
+    say_swizzle(code, text);
     if (!has_halves(target))
         return u;
     if (d && !strncmp(text, d->shown_name, strlen(d->shown_name)))

@@ -30,8 +30,8 @@ struct unsaid {
  */
 unsigned respell(const struct target *target, unsigned lanes, uint32_t code[2]);
 
-/* What the text of `shown`, respelled or not, leaves out of `code`; gives `text` its mnemonic back.
- */
+/* What the text of `shown`, respelled or not, leaves out of `code`; gives `text` its mnemonic
+ * back, and a rotation of ds_swizzle_b32 its whole offset. */
 struct unsaid unsaid_of(const struct target *target, const uint32_t code[2],
                         const uint32_t shown[2], char *text);
 

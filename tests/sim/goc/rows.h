@@ -231,4 +231,194 @@ static const uint32_t goc_carried[6][3] = {
     {0x46464646, 0x02020202, 0}, {0x18181818, 0x10101010, 0}, {0xa2a2a2a2, 0x22222222, 0},
     {0x66666666, 0x22222222, 0}, {0x1d1d1d1d, 0x11111111, 0}, {0xa7a7a7a7, 0x23232323, 0}};
 
+/* tests/fp64_output_hardware.h and fp64_output_test.cpp: 32 inputs, -0 as the third operand, by
+ * output modifier (none, mul:2, mul:4, div:2), clamp and -a, the last innermost; each by a digest (FNV-1a of 64
+ * bits, low bytes first) of 512 results, in which every NaN counts as
+ * 0x7ff8000000000000. Left out: square roots and reciprocals, and v_ldexp_f64 by 2^-1. */
+static const uint64_t goc_f64_inputs[32] = {0,
+                                            0x8000000000000000,
+                                            1,
+                                            0x8000000000000001,
+                                            0x000fffffffffffff,
+                                            0x800fffffffffffff,
+                                            0x0010000000000000,
+                                            0x8010000000000000,
+                                            0x001fffffffffffff,
+                                            0x801fffffffffffff,
+                                            0x0020000000000000,
+                                            0x8020000000000000,
+                                            0x3fe0000000000000,
+                                            0xbfe0000000000000,
+                                            0x3ff0000000000000,
+                                            0xbff0000000000000,
+                                            0x4000000000000000,
+                                            0xc000000000000000,
+                                            0x7fd0000000000000,
+                                            0xffd0000000000000,
+                                            0x7fe0000000000000,
+                                            0xffe0000000000000,
+                                            0x7fefffffffffffff,
+                                            0xffefffffffffffff,
+                                            0x3ff0000000000001,
+                                            0x3fefffffffffffff,
+                                            0xbff0000000000001,
+                                            0x7ff0000000000000,
+                                            0xfff0000000000000,
+                                            0x7ff8123456789012,
+                                            0xfff8123456789012,
+                                            0x7ff0123456789012};
+
+static const struct goc_f64 {
+    const char *name, *more; /* more: the operands after the first */
+    uint64_t second, digest;
+} goc_f64[] = {{"v_add_f64", ", v[12:13]", 0x8000000000000000, 0x91b37a3decfcf2a5},
+               {"v_mul_f64", ", v[12:13]", 0x3ff0000000000000, 0x91b37a3decfcf2a5},
+               {"v_fma_f64", ", v[12:13], v[14:15]", 0x3ff0000000000000, 0x91b37a3decfcf2a5},
+               {"v_trunc_f64", "", 0, 0xc03cb9aee1ef1d45},
+               {"v_ceil_f64", "", 0, 0xb2d270aa3a9ded25},
+               {"v_rndne_f64", "", 0, 0x33df2c2ce37f3975},
+               {"v_floor_f64", "", 0, 0x2901294807f707b5},
+               {"v_fract_f64", "", 0, 0xc4cda61dbf42f008},
+               {"v_min_num_f64", ", v[12:13]", 0x3ff0000000000000, 0x13c80600414d6855},
+               {"v_max_num_f64", ", v[12:13]", 0x3ff0000000000000, 0xee3363864c9b5b55},
+               {"v_minimum_f64", ", v[12:13]", 0x3ff0000000000000, 0x56ac3eab8b24fd75},
+               {"v_maximum_f64", ", v[12:13]", 0x3ff0000000000000, 0xd8f0db0943d37125},
+               {"v_frexp_mant_f64", "", 0, 0x9169a61e8aad8f45},
+               {"v_ldexp_f64", ", v12", 0, 0x91b37a3decfcf2a5}};
+
+/* tests/ds_swizzle_hardware.h, waves of 32 and of 64, by lanes that take part: all, none, odd, even,
+ * the first, the last, the lower half, the upper half; over the offsets that the test makes. Each is
+ * a digest of whole words: FNV-1a, but a word at a time. */
+static const uint64_t goc_swizzle[2][8] = {
+    {0x920e53043fabb535, 0x7b42dfa5a5beab25, 0xed21e6a115ee2545, 0x6bfaea55c089d4bd,
+     0x50c399c3a69eace4, 0xff23f43888160945, 0xad614b43fdfec3ad, 0xdc6d31d439c3a8fd},
+    {0x4728358a698eb585, 0xbfbd0816b5a2d325, 0x4c973b7b543ae3a5, 0xc0a452d74e7e295,
+     0x51eabf66573a43a4, 0x534b2e767e3a36e5, 0x3c082664e6a45cb5, 0x6904cdf64e17c935}};
+
+/* tests/packed_conversion_hardware.h, of a and -a: v_cvt_pk_rtz_f16_f32 by none, clamp; then
+ * v_cvt_pk_i16_f32 and v_cvt_pk_u16_f32, each likewise; v_cvt_pk_i16_f32 of -|a|, -b and
+ * v_cvt_pk_u16_f32 of |a|, -b. v_cvt_pk_rtz_f16_f32 mul:2 is as without. */
+static const struct goc_row goc_pairs[] = {
+    {0, {0x80000000, 0x80000000, 0, 0, 0, 0, 0, 0}},
+    {0x80000000, {0x00008000, 0x00008000, 0, 0, 0, 0, 0, 0}},
+    {0x3fc00000,
+     {0xbe003e00, 0xbe003e00, 0xffff0001, 0xffff0001, 0x00000001, 0x00000001, 0x0001ffff,
+      0x00010001}},
+    {0xbfc00000,
+     {0x3e00be00, 0x3e00be00, 0x0001ffff, 0x0001ffff, 0x00010000, 0x00010000, 0xffffffff,
+      0x00000001}},
+    {0x47800000,
+     {0xfbff7bff, 0xfbff7bff, 0x80007fff, 0x80007fff, 0x0000ffff, 0x0000ffff, 0x7fff8000,
+      0xffffffff}},
+    {0xc7800000,
+     {0x7bfffbff, 0x7bfffbff, 0x7fff8000, 0x7fff8000, 0xffff0000, 0xffff0000, 0x80008000,
+      0x0000ffff}},
+    {0x47000000,
+     {0xf8007800, 0xf8007800, 0x80007fff, 0x80007fff, 0x00008000, 0x00008000, 0x7fff8000,
+      0x80008000}},
+    {0xc7000000,
+     {0x7800f800, 0x7800f800, 0x7fff8000, 0x7fff8000, 0x80000000, 0x80000000, 0x80008000,
+      0x00008000}},
+    {0x477fff00,
+     {0xfbff7bff, 0xfbff7bff, 0x80007fff, 0x80007fff, 0x0000ffff, 0x0000ffff, 0x7fff8000,
+      0xffffffff}},
+    {0x7f800000,
+     {0xfc007c00, 0xfc007c00, 0x80007fff, 0x80007fff, 0x0000ffff, 0x0000ffff, 0x7fff8000,
+      0xffffffff}},
+    {0xff800000,
+     {0x7c00fc00, 0x7c00fc00, 0x7fff8000, 0x7fff8000, 0xffff0000, 0xffff0000, 0x80008000,
+      0x0000ffff}},
+    {0x7f800001, {0xfe007e00, 0xfe007e00, 0, 0, 0, 0, 0, 0}},
+    {0xff800001, {0x7e00fe00, 0x7e00fe00, 0, 0, 0, 0, 0, 0}},
+    {0x7fc12345, {0xfe097e09, 0xfe097e09, 0, 0, 0, 0, 0, 0}},
+    {0x33800000, {0x80010001, 0x80010001, 0, 0, 0, 0, 0, 0}},
+    {0x387fffff, {0x83ff03ff, 0x83ff03ff, 0, 0, 0, 0, 0, 0}}};
+
+/* tests/rdna4_div_fixup_hardware.h, f16, f32, f64: every triple of 16 values, the first outermost, by
+ * none, -|a| |b| -c, mul:2, div:2, clamp mul:4. */
+static const uint64_t goc_fixup_values[3][16] = {
+    {0, 0x8000, 1, 0x8001, 0x3ff, 0x400, 0x3c00, 0xbc00, 0x4000, 0x7bff, 0x77ff, 0x7c00, 0xfc00,
+     0x7c01, 0xfe03, 0x800},
+    {0, 0x80000000, 1, 0x80000001, 0x7fffff, 0x800000, 0x3f800000, 0xbf800000, 0x40000000,
+     0x7f7fffff, 0x7effffff, 0x7f800000, 0xff800000, 0x7f800001, 0xffc00003, 0x1000000},
+    {0, 0x8000000000000000, 1, 0x8000000000000001, 0xfffffffffffff, 0x10000000000000,
+     0x3ff0000000000000, 0xbff0000000000000, 0x4000000000000000, 0x7fefffffffffffff,
+     0x7fdfffffffffffff, 0x7ff0000000000000, 0xfff0000000000000, 0x7ff0000000000001,
+     0xfff8000000000003, 0x20000000000000}};
+
+static const uint64_t goc_fixup[3][5] = {
+    {0xb38763c18dba3595, 0x1efd5c5aae38e395, 0xfcc4b255f651f85d, 0x97fc9b7b757e47ad,
+     0xeff19f7014208ae5},
+    {0x8f2fd19a5eb283b1, 0x9de6b4e11082acb1, 0x7519dbec75609621, 0x5a2a1c7e9c4616f1,
+     0x693ff367df6ff8c5},
+    {0x266ed547042c4769, 0x6e00ab1dc302a869, 0x4b7ae2cff5842161, 0xb68d3c7010cf62c9,
+     0x49c775e21a5725a5}};
+
+/* tests/rdna4_div_scale_hardware.h, f32 and f64: every pair of 24 denominators and numerators, the
+ * denominator outermost; scaled is the denominator, then the numerator; by output modifier (none,
+ * mul:2, mul:4, div:2) and, four further on, clamp; by the sign of what is scaled, the others' being
+ * without effect. Digests take each result and then its bit of VCC as a byte. */
+static const uint64_t goc_scale_values[2][24] = {
+    {1,          0x800001,   0xb800001,  0xc000001,  0xc800001,  0x2f800001,
+     0x30000001, 0x30800001, 0x3f000001, 0x3f800001, 0x40000001, 0x6f000001,
+     0x6f800001, 0x70000001, 0x7e000001, 0x7e800001, 0x7f000001, 0x7f800001,
+     0,          0x80000000, 0x7fffff,   0xbf800000, 0x7f800000, 0xff800000},
+    {1,
+     0x10000000000001,
+     0x340000000000001,
+     0x350000000000001,
+     0x360000000000001,
+     0x2ff0000000000001,
+     0x3000000000000001,
+     0x3010000000000001,
+     0x3fe0000000000001,
+     0x3ff0000000000001,
+     0x4000000000000001,
+     0x6fe0000000000001,
+     0x6ff0000000000001,
+     0x7000000000000001,
+     0x7fc0000000000001,
+     0x7fd0000000000001,
+     0x7fe0000000000001,
+     0x7ff0000000000001,
+     0,
+     0x8000000000000000,
+     0xfffffffffffff,
+     0xbff0000000000000,
+     0x7ff0000000000000,
+     0xfff0000000000000}};
+
+static const uint64_t goc_scale[2][2][8][2] = {{{{0xbf6de42e15084b1, 0xbb6fd089b9c414b1},
+                                                 {0xf111e1faaa37777, 0x82eb9f76bf70dc77},
+                                                 {0x74c4ddbc8eea2937, 0x6a9bbc75c8e36437},
+                                                 {0x112a04bf9e8f9106, 0xe2447415f564bc06},
+                                                 {0x338bc475a2289a90, 0xc7ba85f09897170f},
+                                                 {0x253d249b28d2dd66, 0xc7ba85f09897170f},
+                                                 {0x77f9d19066a87d20, 0xc7ba85f09897170f},
+                                                 {0x170cd4a6e7b8d79c, 0x5fc518efb2dbda0f}},
+                                                {{0xcd7dfc8a28740ccc, 0xd3f54c751b0b4acc},
+                                                 {0xc30f77f0ac15bc49, 0xc66e3c8e337d6849},
+                                                 {0x8db8d9fe59ba9805, 0x720359ef8c2e5605},
+                                                 {0x441034520b7e37f5, 0x9e026bbf5d0a41f5},
+                                                 {0x8a9d6cdf02779064, 0xc07cfba031900873},
+                                                 {0xaf32160c01c6134, 0xc07cfba031900873},
+                                                 {0x609286169f8f6a0a, 0xc07cfba031900873},
+                                                 {0x380dd4d85fd445e6, 0xe987d6a49f8f51f3}}},
+                                               {{{0xfbfeb88b0d09fda7, 0x30823605352f8ca7},
+                                                 {0xe08361f846c8705f, 0xc3ba38161052165f},
+                                                 {0xbc03e19b45f50b1d, 0xd43535b6d6a10c1d},
+                                                 {0xafd611e50d112f8c, 0x5caad73103ccad8c},
+                                                 {0x599836b23bd85c0c, 0xdc05aa3b552809f},
+                                                 {0xde5b3de46e91fe3b, 0xdc05aa3b552809f},
+                                                 {0xe23c232125e5d23b, 0xdc05aa3b552809f},
+                                                 {0x8339367fe55a22e1, 0x36fed1a724e92cff}},
+                                                {{0x5cb5e96f219dad9b, 0xe574c03d7c0a6a9b},
+                                                 {0xa490476ae6935fce, 0x53b851c0483a5bce},
+                                                 {0x99db958440d7b280, 0xae9a36ee91319380},
+                                                 {0x2cdc445c81344341, 0xac840f62484e0e41},
+                                                 {0x6181a9dade615bf7, 0x3618e18202cca0e3},
+                                                 {0x56a36dae323a818f, 0x3618e18202cca0e3},
+                                                 {0x3fff1fe86498facf, 0x3618e18202cca0e3},
+                                                 {0xe2ca87e137725d82, 0xede70299fe9614f3}}}};
+
 #endif

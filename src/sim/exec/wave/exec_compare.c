@@ -50,9 +50,9 @@ INLINE uint32_t class_of_f64(uint64_t bits)
 #define CMP(PREDICATE, NAME, T, ...)                                                               \
     COMPARE_BODY(v_cmp_##PREDICATE##_##NAME, LET_2(T, T), 0, __VA_ARGS__)                          \
     COMPARE_BODY(v_cmpx_##PREDICATE##_##NAME, LET_2(T, T), 1, __VA_ARGS__)
-#define CMP_CLASS(NAME, T, ...)                                                                    \
-    COMPARE_BODY(v_cmp_class_##NAME, LET_2(T, u), 0, __VA_ARGS__)                                  \
-    COMPARE_BODY(v_cmpx_class_##NAME, LET_2(T, u), 1, __VA_ARGS__)
+#define CMP_CLASS(NAME, OPERANDS, T, U, ...)                                                       \
+    COMPARE_BODY(v_cmp_class_##NAME, LET_2(T, U), 0, __VA_ARGS__)                                  \
+    COMPARE_BODY(v_cmpx_class_##NAME, LET_2(T, U), 1, __VA_ARGS__)
 #include "sim/exec/wave/exec_compare.def"
 #undef CMP
 #undef CMP_CLASS
@@ -61,9 +61,9 @@ INLINE uint32_t class_of_f64(uint64_t bits)
 #define CMP(PREDICATE, NAME, T, ...)                                                               \
     ROW_(v_cmp_##PREDICATE##_##NAME, "=m0" #T "1" #T "2")                                          \
     ROW_(v_cmpx_##PREDICATE##_##NAME, "=e0" #T "1" #T "2")
-#define CMP_CLASS(NAME, T, ...)                                                                    \
-    ROW_(v_cmp_class_##NAME, "=m0" #T "1u2")                                                       \
-    ROW_(v_cmpx_class_##NAME, "=e0" #T "1u2")
+#define CMP_CLASS(NAME, OPERANDS, T, U, ...)                                                       \
+    ROW_(v_cmp_class_##NAME, "=m0" OPERANDS)                                                       \
+    ROW_(v_cmpx_class_##NAME, "=e0" OPERANDS)
 
 const struct sim_row rows_compare[] = {
 #include "sim/exec/wave/exec_compare.def"
