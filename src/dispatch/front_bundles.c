@@ -202,7 +202,7 @@ static void tell_holdings(const struct bundles *b, size_t which, struct str *out
     str_add(out, ", not this one");
 }
 
-void bundles_tell(struct bundles *b, struct str *out)
+bool bundles_tell(struct bundles *b, struct str *out)
 {
     lock_take(&b->telling);
     if (!b->holds.length)
@@ -211,6 +211,7 @@ void bundles_tell(struct bundles *b, struct str *out)
     str_add(out, str_text(&b->left_out));
     str_add(out, str_text(&b->holds));
     lock_give(&b->telling);
+    return b->left_out.length;
 }
 
 /* ---- As a tier ------------------------------------------------------------------------------- */

@@ -93,6 +93,20 @@ def test_a_revoked_entry_serves_nobody(quern, made, top, server, env):
     served(Quern(top / "newest"), env, 0)
 
 
+def test_what_is_said_of_a_revoked_entry(quern, made, top, env):
+    bad, _ = keys(Quern(top / "builder"))
+    served(quern, env, 2)
+    revoke(top, made, bad)
+    # doctor learns of it, moves the entry out of the way, and all is well
+    report = quern.json("doctor", *TARGET[:2], env=env)
+    lines = [c["text"] for c in report if c["subject"] == "cache"]
+    assert "1 revoked entry moved to quarantine" in lines and all(c["ok"] for c in report)
+    # the remote has it, so that "does not have it" would be wrong
+    done = prewarm(quern, "--jit", "off", env={**env, "QUERN_LOG": "error"}, status=1)
+    says = f": its entry is revoked by list 1 of signer {public_key(made)}"
+    assert says in done.stderr and "does not have it" not in done.stderr
+
+
 def test_no_older_list_is_accepted(quern, made, top, server, env):
     bad, good = keys(Quern(top / "builder"))
     revoke(top, made, bad)
