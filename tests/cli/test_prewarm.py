@@ -89,7 +89,7 @@ def test_a_shard_that_cannot_be_is_left_out(quern, small_model):
     report = json.loads(done.stdout)
     left = [p for p in report["problems"] if "error" in p]
     assert [(p["layers"], p["nearest_split"], p["kernels"]) for p in left] == [("all/tp3", 2, [])]
-    assert (report["failed"], report["impossible"]) == (1, 1) and report["kernels"] > 0
+    assert (report["failed"], report["impossible"]) == (0, 1) and report["kernels"] > 0
     says = "--tp 3 does not divide the 2 heads of"
     nearest = "the nearest split that all layers allow is --tp 2"
     assert says in done.stderr and nearest in done.stderr
@@ -349,7 +349,7 @@ def test_a_record_of_several_targets(quern, tmp_path):
                         f"target={TARGET} m=1-2 {layer} bias=1\n")  # fmt: skip
     words = ["prewarm", "--manifest", manifest]
     report = quern.json(*words, "--verify")
-    assert report["targets"] == [TARGET, "gfx942"] and "target" not in report
+    assert report["targets"] == [TARGET, "gfx942"] and report["target"] is None
     made = [(p["target"], "bias=1" in p["problem"], len(p["kernels"])) for p in report["problems"]]
     assert made == [(TARGET, False, 1), (TARGET, True, 2), ("gfx942", False, 1)]
     assert report["compiled"] == report["runs_ok"] == report["runs"] == 4

@@ -390,6 +390,8 @@ static int keygen(const struct arguments *a)
 {
     const int status = signature_new_pair(a->first, a->second);
 
+    if (!status && a->common.json)
+        return json_print(json_make("{s:s, s:s}", "secret", a->first, "public", a->second));
     if (!status)
         note("%s is secret: keep it where bundles are signed; %s goes wherever they are imported",
              a->first, a->second);
