@@ -109,3 +109,16 @@ def test_what_an_image_lets_nobody_read(image):
         entry.chmod(0o400)
     line = run().stderr
     assert "its entry cannot be opened: Permission denied" in line and "chmod -R a+rX" in line
+
+
+@pytest.mark.parametrize("verb", [["time", "--m", "1", LAYER], ["tune", "--m", "1", LAYER],
+                                  ["probe"]])  # fmt: skip
+def test_where_a_gpu_is_wanted_no_target_is_asked_for(quern, verb):
+    """Nor the member of a struct, which the command does not have. With a GPU there is nothing to
+    ask, so that none is found here: no runtime is where it is looked for."""
+    if any(os.path.exists(f"/dev/{node}") for node in ("kfd", "dxg", "nvidiactl")):
+        pytest.skip("this machine may have a GPU")
+    line = quern.refused(*verb, status=2, says="this wants a GPU, and a target alone is none: ")
+    assert "options.target" not in line and "QUERN_TARGET" not in line
+    # doctor has followed the hint to itself
+    assert "quern doctor lists" not in quern("doctor").stdout

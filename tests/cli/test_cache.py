@@ -27,8 +27,8 @@ def entries(quern):
 
 def test_an_empty_cache(quern):
     assert quern.json("cache", "stat") == {
-        "directory": str(quern.cache), "exists": False, "entries": 0, "bytes": 0, "max_bytes": 1 << 30,
-        "quarantined": 0,
+        "directory": str(quern.cache), "exists": False, "entries": 0, "bytes": 0,
+        "max_bytes": 1 << 30, "quarantined": 0,
     }  # fmt: skip
     assert quern.json("cache", "list")["entries"] == []
     quern.refused("cache", "verify", status=1, says="does not exist")

@@ -234,7 +234,7 @@ def test_what_makes_no_sense(quern, made, keys):
     refused(2, "must be rw", "pull", made / "signed", "--cache-mode", "ro", *layers)
     refused(2, "must be rw", "pull", made / "signed", *layers,
             env={**keys, "QUERN_CACHE_MODE": "off"})
-    refused(2, "whose entries? name the file of the public keys", "pull", made / "signed", "--allow-unverified", *layers,
-            env={})
+    refused(2, "whose entries? name the file of the public keys", "pull", made / "signed",
+            "--allow-unverified", *layers, env={})
     refused(2, "expected an address", "pull", "ftp://cache.example", "--allow-unverified", *layers)
     assert files_under(quern.cache) == []

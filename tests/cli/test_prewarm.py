@@ -81,6 +81,30 @@ def test_models_targets_and_splits_in_one_call(quern, small_model, tmp_path):
     quern.refused(*words, "--target", f"{TARGET},gfx1", status=2, says="gfx1")
 
 
+def test_models_of_one_type_are_told_apart(quern, tmp_path):
+    """A config.json has no name but its type: the directories' names tell two of one type apart."""
+    config = {"model_type": "llama", "hidden_size": 128, "intermediate_size": 256,
+              "num_attention_heads": 2, "num_hidden_layers": 1, "vocab_size": 128}
+    words = ["prewarm", "--wq", "nf4", "--a", "bf16", "--m", "1", "--target", TARGET]
+    for name, size in (("small", 256), ("large", 384)):
+        (tmp_path / name).mkdir()
+        config["intermediate_size"] = size
+        (tmp_path / name / "config.json").write_text(json.dumps(config))
+        words += ["--model", tmp_path / name / ("" if size == 256 else "config.json")]
+    report = quern.json(*words)
+    assert report["model"] == "small, large"
+    layers = ", ".join(p["layers"] for p in report["problems"])
+    assert "small down" in layers and "large down" in layers and "llama" not in layers
+    assert quern.json(*words[:-2])["model"] == "llama"
+    quern.refused(*words[:9], "--model", "meta-llama/Llama-3-8B", status=1,
+                  says="if it is a name of the Hugging Face Hub: nothing is downloaded")
+    (tmp_path / "config.json").write_text(json.dumps({
+        "model_type": "mamba2", "hidden_size": 128, "state_size": 16, "num_hidden_layers": 1,
+        "vocab_size": 128}))  # fmt: skip
+    quern.refused(*words[:9], "--model", tmp_path / "config.json", status=1,
+                  says="model_type mamba2: its layers are no attention ('state_size'); not served")
+
+
 def test_a_shard_that_cannot_be_is_left_out(quern, small_model):
     """The others are made, the exit status is 3 unless that is accepted, and the report says which
     split is nearest."""

@@ -137,7 +137,7 @@ def test_no_older_list_is_accepted(quern, made, top, server, env):
     (lambda b: b[:16] + b"\x09" + b[17:], "the signature by"),
     (lambda b: b[:-1] + bytes([b[-1] ^ 1]), "the signature by"),
     (lambda b: b[:-48][:12] + bytes(4) + b[16:-48], "the signature by"),
-    (lambda b: b[:24] + bytes(32) + b[56:], "which is not among the 1 trusted keys"),
+    (lambda b: b[:24] + bytes(32) + b[56:], "which is not among the 1 trusted key"),
 ])  # fmt: skip
 def test_without_a_sound_list_nothing_serves(quern, made, top, server, env, change, says):
     revoke(top, made, keys(Quern(top / "builder"))[0])
@@ -208,4 +208,4 @@ def test_revoking_what_makes_no_sense(made, top):
     quern.refused(*words, top / "signed", "0" * 32, status=1, says="has no entry of the key")
     quern(*words, top / "signed", bad)
     quern.refused("cache", "revoke", "--sign-key", made / "theirs.key", top / "signed", bad,
-                  status=1, says="which is not among the 1 trusted keys")
+                  status=1, says="which is not among the 1 trusted key")

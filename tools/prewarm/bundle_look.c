@@ -418,8 +418,8 @@ int bundle_diff(const struct common *common, const char *one, const char *other)
                                       "first_serial", (json_int_t)a.info.serial, "second_serial",
                                       (json_int_t)b.info.serial));
     } else if (!status && !differ) {
-        printf("%s and %s have the same %zu kernels\n", shown_line(one), shown_line(other),
-               a.count);
+        printf("%s and %s have the same %zu kernel%s\n", shown_line(one), shown_line(other),
+               a.count, a.count == 1 ? "" : "s");
         status = finish_output();
     } else if (!status) {
         status = table_print(&t, 0) ? finish_output() : fail("out of memory");
