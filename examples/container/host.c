@@ -22,6 +22,10 @@ int main(int argc, char **argv)
     const int rows = argc > 1 ? atoi(argv[1]) : 0;
     int status = 0;
 
+    if (argc < 3 || rows < 1) {
+        fprintf(stderr, "usage: host ROWS PROBLEM...\n");
+        return 2;
+    }
     if (quern_open(&options, &ctx))
         return fail("opening");
     for (int i = 2; i < argc && !status; i++) {
@@ -36,7 +40,7 @@ int main(int argc, char **argv)
         status = 1;
     }
     if (!status)
-        printf("the kernels of %d layers were there\n", argc - 2);
+        printf("the kernels of %d layer%s were there\n", argc - 2, argc == 3 ? "" : "s");
     quern_close(ctx);
     return status;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * quern: kernels for linear layers at inference on AMD GPUs, made to order.
+ * quern: kernels for linear layers at inference on GPUs of AMD and NVIDIA, made to order.
  *
  *     C[M,N] = A[M,K] . W[N,K]^T (+ bias)
  *
@@ -433,11 +433,12 @@ enum quern_stat { QUERN_STATS(QUERN_STAT_NUMBER) };
  * become 0. Does not block. */
 QUERN_API quern_status quern_stats(quern_ctx *ctx, uint64_t *values, size_t count);
 /*
- * 1 if all kernels that were looked for since the context was opened came from memory, a bundle or
- * the cache and could be used; 0 if one was compiled, could not be, was not allowed to be, or was
- * not loaded by the device (compile_ok + compile_failed + compile_refused + load_failed is not 0),
- * or if ctx is null. Base kernels that QUERN_OP_BASE did not find do not count. Does not block.
- * Thread-safe.
+ * 1 if all kernels that were looked for since the context was opened came from memory, a bundle, a
+ * cache or the library's base kernels, and could be used; 0 if one was compiled, could not be, was
+ * not allowed to be, or was not loaded by the device (compile_ok + compile_failed +
+ * compile_refused + load_failed is not 0), or if ctx is null. Base kernels that QUERN_OP_BASE did
+ * not find do not count. While a thread of the library still makes kernels (QUERN_OP_NO_WAIT,
+ * QUERN_OP_BASE) they are not counted yet: ask quern_op_ready first. Does not block. Thread-safe.
  */
 QUERN_API int quern_all_served(quern_ctx *ctx);
 /* The name of a counter, such as "hit_memory"; null for a number that the library does not know. */

@@ -97,7 +97,8 @@ QUERN_API void quern_quantized_free(struct quern_quantized *operands, size_t cou
 
 /* The exact values of quantised weights, f32 [N,K] (every format's values fit in f32). `operands`
  * are those that quern_quantize or quern_import gives, in any order. Blocks; thread-safe. Errors:
- * QUERN_E_PROBLEM, QUERN_E_ARGUMENT (an operand is missing, or has another size). */
+ * QUERN_E_PROBLEM, QUERN_E_DECLINED, QUERN_E_ARGUMENT (a null argument), QUERN_E_BUFFER (an operand
+ * is missing, or has another size). */
 QUERN_API quern_status quern_dequantize(const struct quern_problem *problem,
                                         const struct quern_quantized *operands, size_t count,
                                         float *w);

@@ -13,6 +13,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Why a bundle that is there does not serve, with the reason, and the remedy. */
+#define DAMAGED "the file is damaged (%.200s): run make base and make install again"
+
 /* Finds the bundle where the worker is that the host names, else where the library's files are. */
 static bool find(const struct base_bundle *b, char path[PLACE_MAX], char *tried, size_t size)
 {
@@ -46,9 +49,9 @@ static void open_it(struct base_bundle *b)
     }
     bundle_close(file);
     counter_add(b->counters, QUERN_STAT_BASE_DAMAGED, 1);
-    log_line(b->log, QUERN_LOG_WARN, "base kernels in %s are not used: %s", path,
+    log_line(b->log, QUERN_LOG_WARN, "base kernels in %s are not used: " DAMAGED, path,
              quern_last_error()->message);
-    str_addf(&b->why, "; base kernels in %.200s are not used: %s", path,
+    str_addf(&b->why, "; base kernels in %.200s are not used: " DAMAGED, path,
              quern_last_error()->message);
 }
 

@@ -51,7 +51,9 @@ quern_status quern_buffer_create(quern_ctx *ctx, size_t bytes, int access, const
     struct device *d = NULL;
 
     TRY(device_of(ctx, &d));
-    FAIL_IF(!bytes || !out, QUERN_E_ARGUMENT, "%s", out ? "bytes is 0" : "buffer is null");
+    FAIL_IF(!out, QUERN_E_ARGUMENT, "buffer is null");
+    FAIL_IF(!bytes, QUERN_E_ARGUMENT, "buffer %.100s of 0 bytes; expected at least 1",
+            name ? name : "without a name");
     FAIL_IF(access < QUERN_SIM_READ || access > QUERN_SIM_READ_WRITE, QUERN_E_ARGUMENT,
             "access is %d; expected 1 (kernels read it), 2 (they write it) or 3 (both)", access);
     quern_buffer *const b = os.calloc(1, sizeof *b);

@@ -75,10 +75,11 @@ static quern_status open_any_gpu(quern_ctx *ctx)
             str_addf(&why, "%s%s", i ? "; " : "", quern_last_error()->message);
     }
     if (status == QUERN_E_DEVICE)
-        status = error_set(QUERN_E_TARGET, __FILE__, FAIL_AT("a GPU"),
-                           "no GPU, and no target for a software one: %s. Set options.target or "
-                           "QUERN_TARGET to a name such as gfx1151",
-                           str_text(&why));
+        status =
+            error_set(QUERN_E_TARGET, __FILE__, FAIL_AT("a GPU"),
+                      "no GPU, and no target for a software one: %s. Set options.target (of the "
+                      "command: --target) or QUERN_TARGET to a name such as gfx1151",
+                      str_text(&why));
     str_free(&why);
     return status;
 }
@@ -94,7 +95,8 @@ static quern_status choose_target(quern_ctx *ctx)
         return target_parse(s->target, &ctx->id);
     if (s->device == QUERN_DEVICE_AUTO)
         return open_any_gpu(ctx);
-    FAIL(QUERN_E_TARGET, "no target; set options.target or QUERN_TARGET to a name such as gfx1151");
+    FAIL(QUERN_E_TARGET, "no target; set options.target (of the command: --target) or "
+                         "QUERN_TARGET to a name such as gfx1151");
 }
 
 static quern_status open_rooms(quern_ctx *ctx)

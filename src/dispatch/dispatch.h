@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of dispatch/ share: the context, a made kernel, an op. */
+/* What the files of dispatch/ share: the context, a made kernel, an op. This file is long because
+ * the files share one context, whose members all of them need to know. */
 #ifndef QUERN_DISPATCH_DISPATCH_H
 #define QUERN_DISPATCH_DISPATCH_H
 
@@ -123,9 +124,10 @@ struct kernel {
 /*
  * Makes the kernel of one plan: its keys; then the entry that a tier has, or else the source and
  * the compiler's object; then the checks of the object. On success *kernel holds everything but the
- * device's part (kernel_load). Blocks while it compiles.
+ * device's part (kernel_load). m_max: the caller's kernels are to serve 1…m_max rows, which a
+ * failure names; 0: this one's rows. Blocks while it compiles.
  */
-quern_status kernel_make(quern_ctx *ctx, const struct plan *plan, enum quern_jit jit,
+quern_status kernel_make(quern_ctx *ctx, const struct plan *plan, int64_t m_max, enum quern_jit jit,
                          struct kernel *kernel);
 
 /* kernel_make in two steps, so that a caller of many kernels can compile those that no tier has at
@@ -137,6 +139,8 @@ struct kernel_search {
     uint64_t begun_ns;       /* when it began, by os_now; 0 if nobody asks */
     const struct plan *plan; /* the caller's plan; kernel->plan may be a later candidate */
     unsigned refused;        /* candidates before kernel->plan that the scan refused */
+    int64_t m_lo, m_hi;      /* rows that the caller wants kernels for, for the message that tells
+                              * how to make them; 0: unknown, the kernel's own are told */
     struct tier_get gets[TIERS_MAX]
                         [2]; /* the questions to each tier: by exact key, by source key */
 };
@@ -156,6 +160,10 @@ void kernel_abandon(quern_ctx *ctx, struct kernel *kernel, struct kernel_search 
  * none. After QUERN_OK kernel_abandon must follow. */
 quern_status kernel_keys(quern_ctx *ctx, const struct plan *plan, struct kernel *kernel,
                          struct kernel_search *search);
+/* Records QUERN_E_WOULD_COMPILE for a kernel that no tier has (absent.c), and counts it. `why` it
+ * may not be compiled, in words. Blocks: bundles are read. */
+quern_status kernel_absent(quern_ctx *ctx, const struct kernel *kernel,
+                           const struct kernel_search *search, const char *why);
 /* Scans a kernel's object (kernel_scan.c). Returns the version of the rules; *findings is empty if
  * the object passed, else says what was found. Returns 0 if the object cannot be scanned here. */
 unsigned kernel_scan(quern_ctx *ctx, const struct kernel *kernel, struct str *findings);
@@ -177,13 +185,20 @@ struct kernel_set {
     struct kernel_set *older;                 /* the set before this one; freed with the op */
 };
 
+/* Kernels to make: `count` of the plans, from the first on, for a caller who asked for those of
+ * m_lo to m_hi rows; 0: of no certain rows. */
+struct op_wanted {
+    size_t first, count;
+    int64_t m_lo, m_hi;
+};
+
 /* QUERN_E_DECLINED when no software GPU runs kernels of the target, and the options do not allow
  * unverified ones. */
 quern_status check_verified(const quern_ctx *ctx);
 /* Makes an op of `count` kernels of a set. It is in no table, and has one reference. Blocks while
  * it compiles. */
-quern_status op_of_plans(quern_ctx *ctx, const struct plan_set *plans, size_t first, size_t count,
-                         quern_op **out);
+quern_status op_of_plans(quern_ctx *ctx, const struct plan_set *plans,
+                         const struct op_wanted *wanted, quern_op **out);
 
 /* Kernels of an op being made by a thread of the library (background.c). */
 struct background {
@@ -341,9 +356,9 @@ quern_status bundle_admit(struct store *store, const char *signer, uint64_t seri
 void bundles_admit(struct bundles *bundles, struct store *store, bool writable);
 void bundles_close(struct bundles *bundles);
 /* Appends, for the message about a kernel that is missing, what became of each bundle: why it is
- * not used, or for which targets it has kernels. The first call reads every bundle whole. Blocks.
- * Thread-safe. */
-void bundles_tell(struct bundles *bundles, struct str *out);
+ * not used, or for which targets it has kernels. The first call reads every bundle whole. Returns
+ * whether any is not used. Blocks. Thread-safe. */
+bool bundles_tell(struct bundles *bundles, struct str *out);
 /* The bundles as a tier, whose close function closes them. */
 struct tier bundles_tier(struct bundles *bundles);
 
@@ -358,8 +373,9 @@ void base_tell(struct base_bundle *base, struct str *out);
  * closes what it made. QUERN_E_ARGUMENT, QUERN_E_CACHE or QUERN_E_IO: they cannot be used. */
 quern_status remote_open(const struct settings *settings, struct store *store, struct log *log,
                          struct counters *counters, struct remote_tier **remote, struct tier *tier);
-/* Appends, for the message about a kernel that is missing, what the remote said. Thread-safe. */
-void remote_tell(struct remote_tier *remote, struct str *out);
+/* Appends, for the message about a kernel that is missing, what the remote said; `refused`: why
+ * what it has of this kernel is not used (tier_get.refused), or "". Thread-safe. */
+void remote_tell(struct remote_tier *remote, const char *refused, struct str *out);
 /* Asks the remote for an entry that is not there, and appends what became of that, for `quern
  * doctor`; false: it does not answer. Blocks for seconds at most. */
 bool remote_try(struct remote_tier *remote, struct str *out);
@@ -400,9 +416,9 @@ quern_status op_plan(quern_ctx *ctx, const struct quern_problem *normal, int64_t
                      struct plan_set *plans, quern_op **op);
 /* Makes those kernels of `plans` for 1…m_max that the op lacks. Blocks. */
 quern_status op_grow(quern_op *op, const struct plan_set *plans, int64_t m_max, enum quern_jit jit);
-/* Makes `count` kernels from the first on, all or none, behind those that the op has. Blocks. */
-quern_status op_add_kernels(quern_op *op, const struct plan_set *plans, size_t first, size_t count,
-                            enum quern_jit jit);
+/* Makes kernels, all or none, behind those that the op has. Blocks. */
+quern_status op_add_kernels(quern_op *op, const struct plan_set *plans,
+                            const struct op_wanted *wanted, enum quern_jit jit);
 void op_free_kernels(quern_op *op);
 
 /*

@@ -15,6 +15,7 @@ struct report {
     struct str troubles; /* the subjects of problems, each once */
     char device[96];     /* the first GPU that can be used; "": none */
     int problems;
+    unsigned revoked; /* entries of the cache that the remote's list was found to revoke */
 };
 
 static void say(struct report *r, bool ok, const char *subject, const char *format, ...)
@@ -29,6 +30,9 @@ static void say(struct report *r, bool ok, const char *subject, const char *form
     va_start(ap, format);
     vsnprintf(text, sizeof text, format, ap);
     va_end(ap);
+    char *const hint = strstr(text, GPU_DOCTOR_HINT); /* it has been followed */
+    if (hint)
+        memmove(hint, hint + strlen(GPU_DOCTOR_HINT), strlen(hint + strlen(GPU_DOCTOR_HINT)) + 1);
     str_add_bytes(&r->findings, &sign, 1);
     str_add_bytes(&r->findings, subject, strlen(subject) + 1);
     /* a server's answer, a GPU's name or a path must not drive the terminal of who is told */
@@ -164,7 +168,8 @@ static void check_cache(struct report *r, quern_ctx *ctx)
     unsigned long long unscanned = 0;
     struct store_usage usage;
 
-    if (store_usage(ctx->store, &usage) != QUERN_OK ||
+    if ((ctx->settings.cache_mode == QUERN_CACHE_RW && store_try(ctx->store) != QUERN_OK) ||
+        store_usage(ctx->store, &usage) != QUERN_OK ||
         store_walk(ctx->store, false, count_unscanned, &unscanned) != QUERN_OK)
         say(r, false, "cache", "%s", why());
     else
@@ -180,8 +185,17 @@ static void check_remote(struct report *r, quern_ctx *ctx)
 
     if (!ctx->remote)
         return;
+    const uint64_t before = counter_value(&ctx->counters, QUERN_STAT_QUARANTINED);
     const bool good = remote_try(ctx->remote, &text);
+    const uint64_t moved = counter_value(&ctx->counters, QUERN_STAT_QUARANTINED) - before;
     say(r, good, "remote cache", "%s", str_text(&text));
+    if (moved)
+        say(r, true, "cache", "%llu revoked %s moved to quarantine", (unsigned long long)moved,
+            moved == 1 ? "entry" : "entries");
+    if (r->revoked > moved)
+        say(r, false, "cache", "%llu revoked %s cannot be moved to quarantine",
+            (unsigned long long)(r->revoked - moved),
+            r->revoked - moved == 1 ? "entry" : "entries");
     str_free(&text);
 }
 
@@ -330,10 +344,22 @@ static const char *any_target(const struct device_driver *driver)
     return target_at(i)->name;
 }
 
-/* What opening warns of is what is wrong here, but for a variable that nobody reads. */
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t n = strlen(text), m = strlen(end);
+
+    return n >= m && !strcmp(text + n - m, end);
+}
+
+/* What the library warns of is what is wrong here, but for a variable that nobody reads, and for an
+ * entry that is revoked, which is well if it is moved out of the way: check_remote tells that. */
 static void take_warning(void *user, enum quern_log_level level, const char *text)
 {
-    if (level <= QUERN_LOG_WARN)
+    struct report *const r = user;
+
+    if (level <= QUERN_LOG_WARN && ends_with(text, ": " STORE_REVOKED))
+        r->revoked++;
+    else if (level <= QUERN_LOG_WARN)
         say(user, !strncmp(text, "unknown environment variable", 28), "context", "%s", text);
 }
 

@@ -112,6 +112,22 @@ static void remember(struct bundles *b, struct store *store, bool writable, cons
     b->unremembered = true;
 }
 
+/* Logs what each bundle in use is, for whoever wants to know which ones serve. */
+static void log_bundles(const struct bundles *b)
+{
+    for (size_t i = 0; i < b->count; i++) {
+        struct bundle_info info;
+        char signer[2 * sizeof info.public_key + 1];
+        bundle_info(b->files[i], &info);
+        hex_from_bytes(signer, info.public_key, sizeof info.public_key);
+        log_line(
+            b->log, QUERN_LOG_INFO, "bundle %s: %" PRIu64 " kernels, serial %" PRIu64 ", %s%s%s",
+            b->paths[i], info.entries, info.serial,
+            info.has_signature ? "signed by " : "not signed", info.has_signature ? signer : "",
+            info.has_signature && !b->signed_only ? " (not checked: no QUERN_BUNDLE_KEYS)" : "");
+    }
+}
+
 void bundles_admit(struct bundles *b, struct store *store, bool writable)
 {
     /* The first pass notes each signer's highest serial, the second leaves older bundles out, so
@@ -138,6 +154,7 @@ void bundles_admit(struct bundles *b, struct store *store, bool writable)
         }
         b->count = left;
     }
+    log_bundles(b);
 }
 
 void bundles_close(struct bundles *b)
@@ -202,7 +219,7 @@ static void tell_holdings(const struct bundles *b, size_t which, struct str *out
     str_add(out, ", not this one");
 }
 
-void bundles_tell(struct bundles *b, struct str *out)
+bool bundles_tell(struct bundles *b, struct str *out)
 {
     lock_take(&b->telling);
     if (!b->holds.length)
@@ -211,6 +228,7 @@ void bundles_tell(struct bundles *b, struct str *out)
     str_add(out, str_text(&b->left_out));
     str_add(out, str_text(&b->holds));
     lock_give(&b->telling);
+    return b->left_out.length;
 }
 
 /* ---- As a tier ------------------------------------------------------------------------------- */

@@ -280,44 +280,19 @@ static quern_status compile(quern_ctx *ctx, struct kernel *k, struct kernel_sear
     return status;
 }
 
-/* QUERN_E_WOULD_COMPILE: where the kernel is not, why it may not be compiled, what became of the
- * bundles and the remote, as a bundle that was refused is why a kernel is missing that its host
- * shipped, and the command that makes it, last, because a long message is cut at its end. */
-static quern_status would_compile(quern_ctx *ctx, const struct kernel *k, const char *why)
-{
-    const char *const directory = store_directory(ctx->store);
-    const char *const target = ctx->id.target->name;
-    char text[QUERN_TEXT_MAX];
-    struct str bundles = {0};
-
-    counter_add(&ctx->counters, QUERN_STAT_COMPILE_REFUSED, 1);
-    bundles_tell(&ctx->bundles, &bundles);
-    if (plan_is_base(&k->plan))
-        base_tell(&ctx->base, &bundles);
-    else if (ctx->remote)
-        remote_tell(ctx->remote, &bundles);
-    problem_text(&k->plan.problem, text);
-    error_set(QUERN_E_WOULD_COMPILE, __FILE__, FAIL_AT("can_compile"),
-              "kernel %s for %s is %s%s and %s%s; made by: quern prewarm --target %s --m %d \"%s\"",
-              k->plan.symbol, target,
-              *directory ? "not in the cache " : "in no bundle, the cache is off", directory, why,
-              str_text(&bundles), target, k->plan.m_lo, text);
-    str_free(&bundles);
-    return QUERN_E_WOULD_COMPILE;
-}
-
 /* QUERN_E_WOULD_COMPILE with the reason if the kernel may not be compiled; else warns and counts as
  * the host wants. */
-static quern_status may_compile(quern_ctx *ctx, const struct kernel *k, enum quern_jit jit)
+static quern_status may_compile(quern_ctx *ctx, const struct kernel *k,
+                                const struct kernel_search *search, enum quern_jit jit)
 {
     const enum quern_seal seal = seal_state();
 
     if (!jit_compiles(jit))
-        return would_compile(ctx, k,
+        return kernel_absent(ctx, k, search,
                              jit == JIT_NO_COMPILE ? "this op may not compile (QUERN_OP_NO_COMPILE)"
                                                    : COMPILING_IS_OFF);
     if (seal == QUERN_SEAL_FAIL)
-        return would_compile(ctx, k, SEALED);
+        return kernel_absent(ctx, k, search, SEALED);
     if (seal == QUERN_SEAL_WARN)
         counter_add(&ctx->counters, QUERN_STAT_COMPILE_SEALED, 1);
     if (jit == QUERN_JIT_WARN || seal == QUERN_SEAL_WARN)
@@ -369,7 +344,7 @@ static quern_status from_compiler(quern_ctx *ctx, struct kernel *k, struct kerne
 {
     if (ask_pending(ctx, k, search, can_compile(ctx, jit) ? TIER_GRACE : PENDING_MS))
         return QUERN_OK;
-    quern_status status = may_compile(ctx, k, jit);
+    quern_status status = may_compile(ctx, k, search, jit);
     if (status == QUERN_OK)
         status = compile_once(ctx, k, search);
     counter_add(&ctx->counters, QUERN_STAT_MISS_ABSENT,
@@ -433,6 +408,7 @@ static quern_status search_next(quern_ctx *ctx, enum quern_jit jit, struct kerne
 {
     const struct plan *const first = search->plan;
     const uint64_t begun_ns = search->begun_ns;
+    const int64_t m_lo = search->m_lo, m_hi = search->m_hi;
     unsigned n = search->refused;
     struct plan next;
 
@@ -442,6 +418,8 @@ static quern_status search_next(quern_ctx *ctx, enum quern_jit jit, struct kerne
         TRY(kernel_keys(ctx, &next, k, search));
         search->plan = first;
         search->begun_ns = begun_ns;
+        search->m_lo = m_lo;
+        search->m_hi = m_hi;
         search->refused = n;
         from_tiers(ctx, k, jit, search);
     } while (k->refused);
@@ -509,12 +487,14 @@ void kernel_abandon(quern_ctx *ctx, struct kernel *kernel, struct kernel_search 
     kernel_free(ctx, kernel);
 }
 
-quern_status kernel_make(quern_ctx *ctx, const struct plan *plan, enum quern_jit jit,
+quern_status kernel_make(quern_ctx *ctx, const struct plan *plan, int64_t m_max, enum quern_jit jit,
                          struct kernel *kernel)
 {
     struct kernel_search search;
 
     TRY(kernel_search(ctx, plan, jit, kernel, &search));
+    search.m_lo = m_max ? 1 : 0;
+    search.m_hi = m_max;
     return kernel_complete(ctx, jit, kernel, &search);
 }
 
@@ -531,7 +511,7 @@ static quern_status remake(quern_ctx *ctx, struct kernel *k, enum quern_jit jit)
     quern_status status = make_keys(ctx, k, &search);
     if (status == QUERN_OK) {
         event_begin(ctx, k);
-        status = may_compile(ctx, k, jit);
+        status = may_compile(ctx, k, &search, jit);
         if (status == QUERN_OK) {
             event_compile(ctx, k, search.begun_ns);
             status = compile(ctx, k, &search);

@@ -203,7 +203,11 @@ static quern_status explain_kernel(quern_ctx *ctx, const struct kernel *k,
         str_addf(out, "; nearest is %s\n", n.key);
         add_fields(out, w, n.text);
     } else {
-        str_add(out, ", which has no entry\n");
+        struct str why = {0};
+        const bool exists =
+            store_lack(ctx->store, &k->entry_key, &k->source_key, &why) != STORE_LACK_DIRECTORY;
+        str_free(&why);
+        str_add(out, exists ? ", which has no entry\n" : ", which does not exist\n");
     }
     os.free(n.text);
     return QUERN_OK;

@@ -98,6 +98,26 @@ static quern_status create_on_base(quern_ctx *ctx, const struct quern_problem *n
     return give(op, out);
 }
 
+/* After base kernels did not serve, as `base` says, and the op's own kernels may not be compiled
+ * either: puts the former reason in front of the latter, which ends with a remedy. */
+static quern_status tell_base(const struct error_record *base, quern_status status)
+{
+    struct error_record why;
+
+    if (status != QUERN_E_WOULD_COMPILE)
+        return status;
+    error_save(&why);
+    FAIL(status, "base kernels do not serve: %.300s; %s", base->message, why.message);
+}
+
+/* Makes the kernels of an op, at once or in the background. */
+static quern_status make_own(quern_op *op, const struct plan_set *plans, int64_t m_max,
+                             unsigned flags, enum quern_jit jit)
+{
+    return flags & QUERN_OP_NO_WAIT ? background_start(op, plans, m_max, jit)
+                                    : op_fall_back(op, m_max, op_make(op, plans, m_max, jit));
+}
+
 /* Makes an op that does not have every kernel for 1…m_max. */
 static quern_status make_op(quern_ctx *ctx, const struct quern_problem *normal, int64_t m_max,
                             unsigned flags, enum quern_jit jit, quern_op **out)
@@ -112,9 +132,12 @@ static quern_status make_op(quern_ctx *ctx, const struct quern_problem *normal, 
     TRY(check_verified(ctx));
     if (based && create_on_base(ctx, normal, m_max, jit, out) == QUERN_OK)
         return QUERN_OK;
+    struct error_record base;
+    error_save(&base);
     TRY(op_plan(ctx, normal, m_max, &plans, &op));
-    TRY(flags & QUERN_OP_NO_WAIT ? background_start(op, &plans, m_max, jit)
-                                 : op_fall_back(op, m_max, op_make(op, &plans, m_max, jit)));
+    const quern_status status = make_own(op, &plans, m_max, flags, jit);
+    if (status != QUERN_OK)
+        return based ? tell_base(&base, status) : status;
     return give(op, out);
 }
 
@@ -193,13 +216,13 @@ quern_status quern_op_create_on(quern_ctx *ctx, const struct quern_problem *prob
     return quern_op_create(ctx, problem, m_max, out);
 }
 
-quern_status op_of_plans(quern_ctx *ctx, const struct plan_set *plans, size_t first, size_t count,
-                         quern_op **out)
+quern_status op_of_plans(quern_ctx *ctx, const struct plan_set *plans,
+                         const struct op_wanted *wanted, quern_op **out)
 {
     quern_op *op;
 
-    TRY(op_new(ctx, &plans->plans[first].problem, &op));
-    const quern_status status = op_add_kernels(op, plans, first, count, ctx->settings.jit);
+    TRY(op_new(ctx, &plans->plans[wanted->first].problem, &op));
+    const quern_status status = op_add_kernels(op, plans, wanted, ctx->settings.jit);
     if (status != QUERN_OK) {
         op_drop(op);
         return status;
@@ -235,7 +258,7 @@ quern_status quern_op_create_range(quern_ctx *ctx, const struct quern_problem *p
     while (!beyond && first < last && plans.plans[first].m_hi < m_lo)
         first++;
     record_op(ctx, text, m_lo, m_hi);
-    return op_of_plans(ctx, &plans, first, last - first + 1, out);
+    return op_of_plans(ctx, &plans, &(struct op_wanted){first, last - first + 1, m_lo, m_hi}, out);
 }
 
 void quern_op_release(quern_op *op)

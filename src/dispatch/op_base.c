@@ -2,6 +2,22 @@
 /* Ops that base kernels serve: until they have kernels of their own, or for want of a compiler. */
 #include "dispatch/dispatch.h"
 
+#include <string.h>
+
+/* After no tier had a base kernel: records why, in the place of "no tier has the kernel". */
+static quern_status tell_why(quern_ctx *ctx, quern_status status)
+{
+    struct str why = {0};
+
+    if (status != QUERN_E_WOULD_COMPILE)
+        return status;
+    base_tell(&ctx->base, &why);
+    error_set(status, __FILE__, FAIL_AT("no tier"), "%s",
+              str_text(&why) + strspn(str_text(&why), "; "));
+    str_free(&why);
+    return status;
+}
+
 quern_status op_load_base(quern_op *op, int64_t m_max)
 {
     quern_ctx *const ctx = op->ctx;
@@ -12,7 +28,7 @@ quern_status op_load_base(quern_op *op, int64_t m_max)
     problem.kernels = QUERN_KERNELS_BASE;
     TRY(plan_make_up_to(&problem, ctx->planned, NULL, &ctx->settings.force, m_max, &plans));
     TRY(op_find_or_add(ctx, &problem, &base));
-    TRY(op_grow(base, &plans, m_max, JIT_LOOK));
+    TRY(tell_why(ctx, op_grow(base, &plans, m_max, JIT_LOOK)));
     atomic_store(&op->base, base);
     return QUERN_OK;
 }

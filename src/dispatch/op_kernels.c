@@ -11,6 +11,7 @@
 /* Kernels of one op that are compiled at the same time. */
 struct batch {
     quern_ctx *ctx;
+    const struct op_wanted *wanted;
     enum quern_jit jit;
     size_t count; /* kernels in `work` */
     struct work {
@@ -49,6 +50,8 @@ static quern_status search_one(struct batch *batch, const struct plan *plan, str
     *kernel = os.calloc(1, sizeof **kernel);
     FAIL_IF(!*kernel, QUERN_E_MEMORY, "out of memory for a kernel");
     TRY(kernel_search(batch->ctx, plan, batch->jit, *kernel, &search));
+    search.m_lo = batch->wanted->m_lo;
+    search.m_hi = batch->wanted->m_hi;
     if ((*kernel)->bytes)
         return kernel_complete(batch->ctx, batch->jit, *kernel, &search);
     if (!batch->work)
@@ -62,12 +65,15 @@ static quern_status search_one(struct batch *batch, const struct plan *plan, str
     return QUERN_OK;
 }
 
-/* Makes and loads `count` kernels into kernels[]; all or nothing. Only those that have to be
- * compiled get threads. */
-static quern_status make_kernels(quern_ctx *ctx, const struct plan *plans, size_t count,
-                                 enum quern_jit jit, struct kernel **kernels)
+/* Makes and loads kernels into kernels[]; all or nothing. Only those that have to be compiled get
+ * threads. */
+static quern_status make_kernels(quern_ctx *ctx, const struct plan_set *set,
+                                 const struct op_wanted *wanted, enum quern_jit jit,
+                                 struct kernel **kernels)
 {
-    struct batch batch = {.ctx = ctx, .jit = jit};
+    struct batch batch = {.ctx = ctx, .wanted = wanted, .jit = jit};
+    const struct plan *const plans = set->plans + wanted->first;
+    const size_t count = wanted->count;
     quern_status status = QUERN_OK;
 
     for (size_t i = 0; i < count && status == QUERN_OK; i++)
@@ -115,15 +121,15 @@ static quern_status publish(quern_op *op, const struct plan_set *plans, size_t c
     return QUERN_OK;
 }
 
-quern_status op_add_kernels(quern_op *op, const struct plan_set *plans, size_t first, size_t count,
-                            enum quern_jit jit)
+quern_status op_add_kernels(quern_op *op, const struct plan_set *plans,
+                            const struct op_wanted *wanted, enum quern_jit jit)
 {
     struct kernel *made[PLAN_KERNELS_MAX] = {0};
 
-    TRY(make_kernels(op->ctx, plans->plans + first, count, jit, made));
-    const quern_status status = publish(op, plans, count, made);
+    TRY(make_kernels(op->ctx, plans, wanted, jit, made));
+    const quern_status status = publish(op, plans, wanted->count, made);
     if (status != QUERN_OK)
-        free_kernels(op->ctx, made, count);
+        free_kernels(op->ctx, made, wanted->count);
     return status;
 }
 
@@ -138,7 +144,8 @@ quern_status op_grow(quern_op *op, const struct plan_set *plans, int64_t m_max, 
     const struct kernel_set *const set = atomic_load(&op->kernels);
     const size_t have = set ? set->plans.count : 0;
     if (have < want)
-        status = op_add_kernels(op, plans, have, want - have, jit);
+        status = op_add_kernels(
+            op, plans, &(struct op_wanted){have, want - have, .m_lo = 1, .m_hi = m_max}, jit);
     lock_give(&op->growing);
     return status;
 }

@@ -18,6 +18,7 @@ struct prewarm {
     quern_ctx *ctx;
     struct job *jobs;
     size_t count;
+    int64_t m_max;
     quern_progress_fn progress;
     void *user;
     pthread_mutex_t lock; /* of all below; also lets one thread report at a time */
@@ -56,7 +57,8 @@ static void make_job(void *user, size_t i)
     pthread_mutex_unlock(&w->lock);
     if (cancelled)
         return;
-    const quern_status status = kernel_make(w->ctx, &w->jobs[i].plan, w->ctx->settings.jit, &k);
+    const quern_status status =
+        kernel_make(w->ctx, &w->jobs[i].plan, w->m_max, w->ctx->settings.jit, &k);
     pthread_mutex_lock(&w->lock);
     if (status != QUERN_OK && i < w->failed_job) {
         w->failed_job = i;
@@ -104,7 +106,8 @@ static quern_status run_jobs(struct prewarm *w)
 quern_status quern_prewarm(quern_ctx *ctx, const struct quern_problem *problems, size_t count,
                            int64_t m_max, quern_progress_fn progress, void *user)
 {
-    struct prewarm w = {.ctx = ctx, .progress = progress, .user = user, .failed_job = SIZE_MAX};
+    struct prewarm w = {
+        .ctx = ctx, .m_max = m_max, .progress = progress, .user = user, .failed_job = SIZE_MAX};
 
     FAIL_IF(!ctx || (!problems && count), QUERN_E_ARGUMENT, "%s is null", ctx ? "problems" : "ctx");
     FAIL_IF(m_max < 1, QUERN_E_ARGUMENT, "m_max is %" PRId64 "; expected at least 1", m_max);

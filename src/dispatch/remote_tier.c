@@ -335,25 +335,25 @@ static quern_status judge(const struct remote_tier *t, const struct tier_get *g,
     return QUERN_OK;
 }
 
-/* Whether an entry that is what is wanted may be used, by what is known to be revoked. */
-static bool is_in_force(struct remote_tier *t, const struct revoked_row *row)
+/* Whether an entry that is what is wanted may be used, by what is known to be revoked; g->refused
+ * says that it is. */
+static bool is_in_force(struct remote_tier *t, const struct revoked_row *row, struct tier_get *g)
 {
-    char what[200];
-
     if (t->transport)
         return true;
     const struct revoked *const list = revocations_find(&t->revoked, row);
     if (list) {
-        snprintf(what, sizeof what, "an entry is revoked by list %" PRIu64 " of signer %s",
-                 list->serial, list->signer);
-        complain(t, QUERN_STAT_REMOTE_REVOKED, what);
+        snprintf(g->refused, sizeof g->refused,
+                 "its entry is revoked by list %" PRIu64 " of signer %s", list->serial,
+                 list->signer);
+        complain(t, QUERN_STAT_REMOTE_REVOKED, g->refused);
     } else if (!t->revoked.known) {
         trouble(t, t->list_stat, t->list_why);
     }
     return !list && t->revoked.known;
 }
 
-static enum tier_answer take(struct remote_tier *t, const struct tier_get *g,
+static enum tier_answer take(struct remote_tier *t, struct tier_get *g,
                              struct remote_answer *answer, struct store_entry *entry)
 {
     const uint64_t took = answer->microseconds * 1000;
@@ -366,7 +366,7 @@ static enum tier_answer take(struct remote_tier *t, const struct tier_get *g,
                                     : QUERN_E_NOT_READY;
     lock_take(&t->lock);
     if (status == QUERN_OK) {
-        used = is_in_force(t, &row);
+        used = is_in_force(t, &row, g);
         if (used || t->revoked.known)
             answered_well(t, took);
         if (used)
@@ -556,10 +556,12 @@ void quern_remote_settle(quern_ctx *ctx)
         remote_push_settle(ctx->remote->push, SETTLE_MS);
 }
 
-void remote_tell(struct remote_tier *t, struct str *out)
+void remote_tell(struct remote_tier *t, const char *refused, struct str *out)
 {
     lock_take(&t->lock);
-    if (t->troubles || t->hopeless)
+    if (*refused)
+        str_addf(out, "; remote cache %s: %s", t->place.url, refused);
+    else if (t->troubles || t->hopeless)
         str_addf(out, "; remote cache %s: %s", t->place.url, t->why);
     else
         str_addf(out, "; remote cache %s does not have it", t->place.url);

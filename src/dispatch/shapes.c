@@ -63,5 +63,5 @@ quern_status quern_op_create_shape(quern_ctx *ctx, const struct quern_problem *p
     FAIL_IF(!ctx || !shape || !op, QUERN_E_ARGUMENT, "a null argument");
     TRY(plan_one(ctx, problem, m, &set));
     TRY(plan_reshape(&set.plans[0], shape));
-    return op_of_plans(ctx, &set, 0, 1, op);
+    return op_of_plans(ctx, &set, &(struct op_wanted){.count = 1}, op);
 }

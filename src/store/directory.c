@@ -225,6 +225,9 @@ static int open_data(int parent, const char *name, bool create, const char *path
                link ? "a symbolic link" : "not a directory",
                link ? "the directory itself" : "a directory, or a path that does not exist yet");
     }
+    if (fd == -EACCES)
+        REFUSE(EACCES, "cache directory %.400s cannot be opened: %s; " DIRECTORY_READABLE, path,
+               strerror(EACCES), path);
     if (fd < 0)
         REFUSE(-fd, "cache directory %.400s cannot be opened: %s", path, strerror(-fd));
     return trusted(fd, path, trust);

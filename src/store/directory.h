@@ -80,4 +80,8 @@ int directory_openat(int parent, const char *name, int flags);
  * -errno. */
 int directory_open_shared(int parent, const char *name, int flags, const struct trust *trust);
 
+/* The remedy, with a path, for what this user may not read: files of a cache are made for their
+ * owner alone. */
+#define DIRECTORY_READABLE "its owner lets others read it by chmod -R a+rX %.400s"
+
 #endif

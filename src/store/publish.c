@@ -134,3 +134,25 @@ int store_publish(int directory, const char *name, mode_t mode, const void *byte
     const int result = publish_unnamed(directory, name, mode, bytes, size);
     return result == UNSUPPORTED ? publish_named(directory, name, mode, bytes, size) : result;
 }
+
+quern_status store_try(struct store *s)
+{
+    char name[sizeof TEMPORARY_PREFIX + 16], random[17];
+
+    FAIL_IF(s->mode != QUERN_CACHE_RW, QUERN_E_CACHE,
+            "there is no cache directory that is written to");
+    const int directory = store_open_directory(s, "objects", NULL, true);
+    if (directory == -ENOENT)
+        FAIL(QUERN_E_CACHE, "cache directory %s cannot be created: %s", s->path, strerror(ENOENT));
+    if (directory < 0)
+        return QUERN_E_CACHE; /* recorded */
+    store_random_hex(random);
+    snprintf(name, sizeof name, TEMPORARY_PREFIX "%s", random);
+    const int error = store_publish(directory, name, directory_file_mode(s->trust), "", 1);
+    if (!error)
+        store_remove(directory, name);
+    os.close(directory);
+    FAIL_IF(error, QUERN_E_IO, "nothing can be stored in cache directory %s: %s", s->path,
+            strerror(-error));
+    return QUERN_OK;
+}

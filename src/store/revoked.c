@@ -54,8 +54,8 @@ static quern_status check_signature(const struct revoked *l, const struct signer
     struct str message = {0};
 
     FAIL_IF(l->number == signers->count, QUERN_E_OBJECT,
-            "the revocation list is signed by %s, which is not among the %zu trusted keys",
-            l->signer, signers->count);
+            "the revocation list is signed by %s, which is not among the %zu trusted key%s",
+            l->signer, signers->count, signers->count == 1 ? "" : "s");
     quern_status status = message_of(bytes, l->serial, l->count, &message);
     if (status == QUERN_OK &&
         crypto_sign_verify_detached(bytes + AT_SIGNATURE, (const uint8_t *)str_text(&message),

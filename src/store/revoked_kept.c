@@ -100,7 +100,7 @@ static void drop(struct store *s, int shard, const struct entry_name *name,
     crypto_generichash(found.digest, sizeof found.digest, bytes, (size_t)st.st_size, NULL, 0);
     os.free(bytes);
     if (!memcmp(&found, row, sizeof found))
-        store_quarantine(s, shard, name, &st, "it is revoked");
+        store_quarantine(s, shard, name, &st, STORE_REVOKED);
 }
 
 void store_drop_revoked(struct store *s, const struct revoked *list)

@@ -90,8 +90,8 @@ static quern_status check_seal(const struct store_record *record, const uint8_t 
             QUERN_E_OBJECT, "what follows the entry is no seal of version %d", SEAL_VERSION);
     hex_from_bytes(hex, seal + AT_KEY, crypto_sign_PUBLICKEYBYTES);
     FAIL_IF(signers_find(signers, seal + AT_KEY) == signers->count, QUERN_E_OBJECT,
-            "the entry is signed by %s, which is not among the %zu trusted keys", hex,
-            signers->count);
+            "the entry is signed by %s, which is not among the %zu trusted key%s", hex,
+            signers->count, signers->count == 1 ? "" : "s");
     quern_status status = message_of(record, bytes, entry_bytes, &message);
     if (status == QUERN_OK &&
         crypto_sign_verify_detached(seal + AT_SIGNATURE, (const uint8_t *)str_text(&message),

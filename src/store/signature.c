@@ -138,9 +138,9 @@ quern_status bundle_check_signature(struct bundle *bundle, const struct signers 
     FAIL_IF(!info.has_signature, QUERN_E_OBJECT, "the bundle is not signed");
     hex_from_bytes(hex, info.public_key, KEY_BYTES);
     FAIL_IF(signers_find(signers, info.public_key) == signers->count, QUERN_E_OBJECT,
-            "signed by %s, which is not among the %zu trusted keys; if you trust it, add the line "
-            "\"" PUBLIC_WORD "%s\" to their file",
-            hex, signers->count, hex);
+            "signed by %s, which is not among the %zu trusted key%s; only if the signer gave you "
+            "this key by another way, add the line \"" PUBLIC_WORD "%s\" to their file",
+            hex, signers->count, signers->count == 1 ? "" : "s", hex);
     /* Ed25519ph (RFC 8032): the message is hashed in pieces */
     crypto_sign_init(&state);
     crypto_sign_update(&state, (const unsigned char *)DOMAIN, sizeof DOMAIN - 1);

@@ -137,6 +137,21 @@ quern_status store_read_named(const char *what, const char *path, size_t limit, 
 const struct counters *store_counters(const struct store *store);
 const char *store_directory(const struct store *store);
 
+/* Why the store may lack a kernel though one was stored: its directory is not there, or this user
+ * may not read the directory, or the entry of either key. */
+enum store_lack { STORE_LACK_NONE, STORE_LACK_DIRECTORY, STORE_LACK_RIGHTS };
+/* Looks which of these it is; of RIGHTS appends what cannot be read, and the remedy. Blocks.
+ * Overwrites the thread's error record. */
+enum store_lack store_lack(const struct store *store, const struct hash128 *key,
+                           const struct hash128 *source_key, struct str *why);
+
+/* Writes a file to the cache's directory, which is made if it is missing, and removes it.
+ * QUERN_E_IO or QUERN_E_CACHE: nothing can be stored, as recorded. Blocks. */
+quern_status store_try(struct store *store);
+
+/* The reason that the log gives for an entry that a revocation list takes out of the cache. */
+#define STORE_REVOKED "it is revoked"
+
 struct store_usage {
     uint64_t entries, bytes, quarantined;
 };

@@ -24,6 +24,8 @@ struct tier_get {
     int wait_ms;    /* how long an answer may be waited for that is pending without it; or
                        TIER_GRACE */
     void *pending;  /* the tier's own, not null exactly while its answer is pending */
+    char refused[160]; /* set after a miss: why what the tier has is not used, where the message
+                          about a missing kernel is to tell that; else "" */
 };
 
 struct tier {

@@ -157,13 +157,20 @@ def test_explain_says_so(installed, tmp_path):
     assert installed("explain", "--target", OTHER, LAYER).stdout.startswith("compiles: ")
 
 
-def test_a_damaged_file_is_refused(shipped, installed):
+def test_a_damaged_file_is_refused(shipped, installed, tmp_path):
     path = shipped[0] / f"quern/libexec/quern/base/{TARGET}.qkb"
     whole = path.read_bytes()
     try:
         path.write_bytes(whole[:70] + bytes([whole[70] ^ 1]) + whole[71:])
         done = installed("explain", "--target", TARGET, LAYER)
         assert done.stdout.startswith("compiles: ")
+        operands(tmp_path)
+        Quern(tmp_path / "own")("quantize", LAYER, f"w={tmp_path}/w", "--out", tmp_path)
+        done = installed("run", "--m", 3, LAYER, "--target", TARGET, f"c={tmp_path}/c",
+                         *(f"{name}={tmp_path}/{name}" for name in ("a", "b", "scales")),
+                         env={"QUERN_BASE": "on"}, status=1)
+        assert f"base kernels in {path} are not used: the file is damaged (" in done.stderr
+        assert "): run make base and make install again" in done.stderr
     finally:
         path.write_bytes(whole)
 

@@ -27,10 +27,12 @@ def entries(quern):
 
 def test_an_empty_cache(quern):
     assert quern.json("cache", "stat") == {
-        "directory": str(quern.cache), "entries": 0, "bytes": 0, "max_bytes": 1 << 30,
-        "quarantined": 0,
+        "directory": str(quern.cache), "exists": False, "entries": 0, "bytes": 0,
+        "max_bytes": 1 << 30, "quarantined": 0,
     }  # fmt: skip
     assert quern.json("cache", "list")["entries"] == []
+    quern.refused("cache", "verify", status=1, says="does not exist")
+    quern.cache.mkdir(mode=0o700)
     assert quern.json("cache", "verify")["count"] == 0
     assert quern.json("cache", "clear")["removed"] == 0
 
@@ -119,7 +121,9 @@ def test_inspect_refuses_what_is_no_code_object(warm, plan, tmp_path, name):
 def test_why_a_kernel_is_missing(quern):
     words = ["explain", "--target", TARGET, "--why-miss"]
     empty = quern(*words, PROBLEMS[0]).stdout
-    assert "is not in the cache" in empty and "has no entry" in empty
+    assert "is not in the cache" in empty and "which does not exist" in empty
+    quern.cache.mkdir(mode=0o700)
+    assert "has no entry" in quern(*words, PROBLEMS[0]).stdout
     quern("prewarm", "--target", TARGET, "--m", "1", *PROBLEMS)
     there = quern(*words, PROBLEMS[0]).stdout
     assert "is in the cache" in there and "differs" not in there

@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import shutil
 
 import pytest
@@ -92,6 +93,7 @@ def test_what_is_missing_is_named(quern, made, keys, place):
     done = quern("cache", "pull", place[1], "--manifest", made / "more.txt", "--allow-unverified",
                  env=keys, status=1)
     assert missing["entry_key"] in done.stdout and missing["kernel"] in done.stdout
+    assert re.search(r"^gfx1030 +1  ", done.stdout, re.M)
     assert "3 kernels: 2 there already, 0 fetched" in done.stdout and "1 missing" in done.stdout
     # also where a base kernel would serve meanwhile
     based = pull(quern, made, place[1], layers="more", env={**keys, "QUERN_BASE": "on"}, status=1)
@@ -231,7 +233,7 @@ def test_what_makes_no_sense(quern, made, keys):
     refused(2, "must be rw", "pull", made / "signed", "--cache-mode", "ro", *layers)
     refused(2, "must be rw", "pull", made / "signed", *layers,
             env={**keys, "QUERN_CACHE_MODE": "off"})
-    refused(2, "QUERN_REMOTE_KEYS is not", "pull", made / "signed", "--allow-unverified", *layers,
-            env={})
+    refused(2, "whose entries? name the file of the public keys", "pull", made / "signed",
+            "--allow-unverified", *layers, env={})
     refused(2, "expected an address", "pull", "ftp://cache.example", "--allow-unverified", *layers)
     assert files_under(quern.cache) == []

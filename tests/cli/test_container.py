@@ -169,7 +169,10 @@ def test_the_image_serves_what_it_was_built_for(image):
     for target in ("gfx942", "gfx1151"):
         done = host(image, target=target)
         assert (done.stdout, done.stderr) == ("the kernels of 2 layers were there\n", "")
-    assert host(image, "wq=nf4 a=bf16 n=2048 k=8192").returncode == 0  # the other model's
+    # of the other model
+    assert "kernels of 1 layer were there" in host(image, "wq=nf4 a=bf16 n=2048 k=8192").stdout
+    done = image.run(["host"], "ro", {"QUERN_DEVICE": "none", "QUERN_TARGET": "gfx942"})
+    assert done.returncode == 2 and done.stderr == "usage: host ROWS PROBLEM...\n"
 
 
 def test_the_image_compiles_nothing_and_writes_nothing(image):

@@ -182,7 +182,7 @@ def test_trust(quern, made, server, env, tmp_path):
     # signed by somebody else
     theirs = {**env, "QUERN_REMOTE_KEYS": str(made / "theirs.pub")}
     done = quern("prewarm", *TARGET, "--m", "1", LAYER.format(256), env=theirs)
-    assert "which is not among the 1 trusted keys" in done.stderr
+    assert "which is not among the 1 trusted key" in done.stderr
     quern("cache", "clear")
     # not signed at all
     server.root = made / "plain"

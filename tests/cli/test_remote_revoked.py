@@ -93,6 +93,20 @@ def test_a_revoked_entry_serves_nobody(quern, made, top, server, env):
     served(Quern(top / "newest"), env, 0)
 
 
+def test_what_is_said_of_a_revoked_entry(quern, made, top, env):
+    bad, _ = keys(Quern(top / "builder"))
+    served(quern, env, 2)
+    revoke(top, made, bad)
+    # doctor learns of it, moves the entry out of the way, and all is well
+    report = quern.json("doctor", *TARGET[:2], env=env)
+    lines = [c["text"] for c in report if c["subject"] == "cache"]
+    assert "1 revoked entry moved to quarantine" in lines and all(c["ok"] for c in report)
+    # the remote has it, so that "does not have it" would be wrong
+    done = prewarm(quern, "--jit", "off", env={**env, "QUERN_LOG": "error"}, status=1)
+    says = f": its entry is revoked by list 1 of signer {public_key(made)}"
+    assert says in done.stderr and "does not have it" not in done.stderr
+
+
 def test_no_older_list_is_accepted(quern, made, top, server, env):
     bad, good = keys(Quern(top / "builder"))
     revoke(top, made, bad)
@@ -123,7 +137,7 @@ def test_no_older_list_is_accepted(quern, made, top, server, env):
     (lambda b: b[:16] + b"\x09" + b[17:], "the signature by"),
     (lambda b: b[:-1] + bytes([b[-1] ^ 1]), "the signature by"),
     (lambda b: b[:-48][:12] + bytes(4) + b[16:-48], "the signature by"),
-    (lambda b: b[:24] + bytes(32) + b[56:], "which is not among the 1 trusted keys"),
+    (lambda b: b[:24] + bytes(32) + b[56:], "which is not among the 1 trusted key"),
 ])  # fmt: skip
 def test_without_a_sound_list_nothing_serves(quern, made, top, server, env, change, says):
     revoke(top, made, keys(Quern(top / "builder"))[0])
@@ -194,4 +208,4 @@ def test_revoking_what_makes_no_sense(made, top):
     quern.refused(*words, top / "signed", "0" * 32, status=1, says="has no entry of the key")
     quern(*words, top / "signed", bad)
     quern.refused("cache", "revoke", "--sign-key", made / "theirs.key", top / "signed", bad,
-                  status=1, says="which is not among the 1 trusted keys")
+                  status=1, says="which is not among the 1 trusted key")

@@ -334,6 +334,21 @@ static void test_environment(void **state)
     t_message_has("those that come with the library are not used (QUERN_BASE=off)");
     close_host(&h);
 
+    /* on, where they do not serve: why is said too, and the command that makes the layer's own */
+    assert_int_equal(setenv("QUERN_BASE", "on", 1), 0);
+    h = open_host(QUERN_JIT_OFF, &base);
+    const struct quern_problem exact = t_problem(LAYER " exact=batch_invariant");
+    assert_int_equal(quern_op_create(h.ctx, &exact, ROWS_MAX, &op), QUERN_E_WOULD_COMPILE);
+    t_message_has(
+        "base kernels do not serve: base kernels make no promise: leave exact out; kernel ");
+    t_message_has("; made by: quern prewarm --target " TARGET " --m 1-");
+    close_host(&h);
+    h = open_host(QUERN_JIT_OFF, NULL);
+    h.ctx->base = (struct base_bundle){.none = "; there are none here"};
+    assert_int_equal(create(&h, 0, &op), QUERN_E_WOULD_COMPILE);
+    t_message_has("base kernels do not serve: there are none here; kernel ");
+    close_host(&h);
+
     assert_int_equal(setenv("QUERN_BASE", "perhaps", 1), 0);
     struct quern_options options = QUERN_INIT(struct quern_options);
     options.target = TARGET;

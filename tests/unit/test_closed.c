@@ -187,6 +187,9 @@ static void test_access_of_buffers(void **state)
         assert_int_equal(quern_buffer_create(h.ctx, 16, access, "x", &buffer), QUERN_E_ARGUMENT);
         t_message_has(access ? "access is 4; expected 1" : "access is 0; expected 1");
     }
+    assert_int_equal(quern_buffer_create(h.ctx, 0, QUERN_SIM_READ, "scales", &buffer),
+                     QUERN_E_ARGUMENT);
+    t_message_has("buffer scales of 0 bytes; expected at least 1");
     close_host(&h);
 }
 

@@ -180,6 +180,17 @@ int timing_measure(struct timing *r, quern_op *op, struct timing_result *result)
 
 /* ---- The GPU --------------------------------------------------------------------------------- */
 
+int fail_without_gpu(quern_status status)
+{
+    const char *const message = quern_last_error()->message;
+    const char *const why = strstr(message, ": "), *const advice = strstr(message, ". Set ");
+
+    if (status != QUERN_E_TARGET || !why || !advice || advice < why)
+        return fail_status(status, NULL);
+    return misuse("this wants a GPU, and a target alone is none: %.*s", (int)(advice - why - 2),
+                  why + 2);
+}
+
 int timing_open(const struct quern_options *library, quern_ctx **ctx,
                 struct quern_device_info *device)
 {
@@ -189,7 +200,7 @@ int timing_open(const struct quern_options *library, quern_ctx **ctx,
     if (!e)
         e = quern_ctx_device(*ctx, device);
     if (e)
-        return fail_status(e, NULL);
+        return fail_without_gpu(e);
     if (device->kind == QUERN_DEVICE_SIM)
         return misuse("the device is a software GPU, whose time says nothing; 'quern explain' "
                       "gives the model's cost, and --device hip measures a GPU");

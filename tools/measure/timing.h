@@ -23,6 +23,11 @@ struct timing_result {
 
 struct timing;
 
+/* Says that a context did not open, where a GPU is wanted: of a machine that has none, only that,
+ * as a target, which the library asks for then, would give a software GPU. Returns an exit
+ * status. */
+int fail_without_gpu(quern_status status);
+
 /* Opens a context on the GPU and says what it is; EXIT_MISUSE where there is none. */
 int timing_open(const struct quern_options *library, quern_ctx **ctx,
                 struct quern_device_info *device);

@@ -333,6 +333,10 @@ static int read_sizes(json_t *text, bool nested, const char *path, struct model 
         return fail("%s is a stub: it names a model (%.64s) and has none of its sizes, such as "
                     "hidden_size; give the config.json of the repository that has the weights",
                     path, json_text(text, "model_type"));
+    if (!json_any(text, "num_attention_heads", found) &&
+        json_any(text, "state_size|ssm_state_size|attention_hidden_size|conv_kernel", found))
+        return fail("%s: model_type %.64s: its layers are no attention ('%s'); not served", path,
+                    json_text(text, "model_type"), found);
     if ((status = check_kinds(text, path)) ||
         (status = read_size(text, path, "hidden_size", 0, &m->hidden)) ||
         (status = read_size(text, path, "num_attention_heads", 0, &m->heads)) ||

@@ -11,6 +11,13 @@
 
 /* ---- check ----------------------------------------------------------------------------------- */
 
+/* Rows of kernels that the bundle lacks. */
+struct lacking {
+    struct m_set rows;
+    int64_t most; /* of those that were asked for */
+    bool more;    /* there are more than the set has room for */
+};
+
 /* Asks for the kernels of a problem's rows where nothing may be compiled. */
 static void ask(quern_ctx *ctx, struct prewarm_problem *p)
 {
@@ -26,11 +33,27 @@ static void ask(quern_ctx *ctx, struct prewarm_problem *p)
     }
 }
 
-static int ask_all(struct prewarm *w, const char *bundle)
+/* Notes the rows of a kernel that the bundle lacks, as far as they were asked for. */
+static void take_event(void *user, const struct quern_event *e)
+{
+    struct lacking *const l = user;
+    struct m_set rows = {.count = 1, .ranges = {{e->m_lo, e->m_hi}}};
+
+    if (e->kind != QUERN_EVENT_END || !e->status)
+        return;
+    if (rows.ranges[0].hi > l->most)
+        rows.ranges[0].hi = l->most;
+    if (rows.ranges[0].hi >= rows.ranges[0].lo && !options_m_add(&l->rows, &rows))
+        l->more = true;
+}
+
+static int ask_all(struct prewarm *w, const char *bundle, struct lacking *lacking)
 {
     struct common own = w->common;
     int status = EXIT_OK;
 
+    own.library.event = take_event;
+    own.library.event_user = lacking;
     own.library.bundle_path = bundle;
     own.library.cache_mode = QUERN_CACHE_OFF;
     own.library.jit = QUERN_JIT_OFF;
@@ -78,34 +101,6 @@ static int print_lacks(const struct prewarm *w, const char *bundle, size_t lacki
     }
     table_free(&t);
     return status;
-}
-
-int bundle_check(struct prewarm *w, struct prewarm_origin *from, const char *bundle)
-{
-    const struct prewarm_problem *first = NULL;
-    size_t lacking = 0, kernels = 0;
-
-    int status = prewarm_collect(w, from);
-    if (!status)
-        status = ask_all(w, bundle);
-    if (status)
-        return status;
-    for (size_t i = 0; i < w->count; i++) {
-        kernels += w->problems[i].kernel_count;
-        lacking += w->problems[i].status != QUERN_OK;
-        if (w->problems[i].status && !first)
-            first = &w->problems[i];
-    }
-    status = print_lacks(w, bundle, lacking);
-    if (!status && !w->common.json && !lacking) {
-        printf("%s covers all %zu layers on %zu target%s, with %zu kernels\n", shown_line(bundle),
-               w->count, w->target_count, w->target_count == 1 ? "" : "s", kernels);
-        status = finish_output();
-    }
-    if (status || !lacking)
-        return status;
-    return fail("%s lacks %zu of %zu layers; %s: %s", bundle, lacking, w->count,
-                first->layers[0] ? first->layers : first->text, first->error);
 }
 
 /* ---- inspect --------------------------------------------------------------------------------- */
@@ -242,6 +237,127 @@ int bundle_inspect(const struct common *common, const char *path)
     return status;
 }
 
+/* ---- what check says ------------------------------------------------------------------------- */
+
+static void print_rows(FILE *out, const struct m_set *m)
+{
+    for (size_t i = 0; i < m->count; i++)
+        fprintf(out, m->ranges[i].lo == m->ranges[i].hi ? "%s%lld" : "%s%lld-%lld", i ? "," : "",
+                (long long)m->ranges[i].lo, (long long)m->ranges[i].hi);
+}
+
+/* A word of a command line, as a shell takes it; one with a quote in it is left to the reader. */
+static void print_word(FILE *out, const char *option, const char *word)
+{
+    const char *const quote = strpbrk(word, " \"$*?&|;<>()") ? "'" : "";
+
+    fprintf(out, " %s%s%s%s", option, quote, word, quote);
+}
+
+/* The command that makes what was asked for. */
+static void print_remedy(FILE *out, const struct prewarm *w, const struct prewarm_origin *from)
+{
+    fprintf(out, "quern prewarm");
+    if (w->common.target)
+        print_word(out, "--target ", w->common.target);
+    for (size_t i = 0; i < from->models.count; i++)
+        print_word(out, "--model ", from->models.at[i]);
+    if (from->manifest)
+        print_word(out, "--manifest ", from->manifest);
+    for (size_t i = 0; i < PREWARM_WORDS; i++)
+        if (from->values[i]) {
+            fprintf(out, " --%s", prewarm_words[i]);
+            print_word(out, "", from->values[i]);
+        }
+    if (from->experts)
+        fprintf(out, " --experts %s", from->experts == PREWARM_EXPERTS_MOE ? "moe" : "gemm");
+    if (from->tp)
+        print_word(out, "--tp ", from->tp);
+    fprintf(out, " --m ");
+    print_rows(out, &w->m_set);
+    for (int i = 0; i < w->common.argument_count; i++)
+        print_word(out, "", w->common.arguments[i]);
+}
+
+/* How many kernels the bundle has, by target; nothing where it cannot be read, or has none. */
+static void print_holdings(FILE *out, const char *path)
+{
+    struct kernels k;
+    bool any = false;
+
+    if (read_kernels(path, &k) == EXIT_OK && k.count) {
+        qsort(k.of, k.count, sizeof *k.of, by_layer);
+        for (size_t i = 0, end; i < k.count; i = end, any = true) {
+            for (end = i + 1;
+                 end < k.count && !strcmp(k.of[end].words.target, k.of[i].words.target);)
+                end++;
+            fprintf(out, "%s%zu for %s", any ? ", " : "; it has kernels: ", end - i,
+                    k.of[i].words.target);
+        }
+    }
+    free_kernels(&k);
+}
+
+/* The last line about what is lacking: of which rows, what the bundle has, and what makes it. The
+ * whole error of a layer is shown where the bundle itself is not used. */
+static int fail_lacking(const struct prewarm *w, const struct prewarm_origin *from,
+                        const char *bundle, const struct lacking *l, size_t lacking,
+                        const struct prewarm_problem *first)
+{
+    const char *const layers = w->count == 1 ? "layer" : "layers";
+    char *text = NULL;
+    size_t size;
+
+    FILE *const out = l->rows.count && !strstr(first->error, " is not used: ")
+                          ? open_memstream(&text, &size)
+                          : NULL;
+    if (!out)
+        return fail("%s lacks %zu of %zu %s; %s: %s", bundle, lacking, w->count, layers,
+                    first->layers[0] ? first->layers : first->text, first->error);
+    print_rows(out, &l->rows);
+    fprintf(out, "%s)", l->more ? ",…" : "");
+    print_holdings(out, bundle);
+    fprintf(out, "; made by: ");
+    print_remedy(out, w, from);
+    fclose(out);
+    const int status =
+        fail("%s lacks %zu of %zu %s (M %s", bundle, lacking, w->count, layers, text ? text : "?)");
+    free(text);
+    return status;
+}
+
+int bundle_check(struct prewarm *w, struct prewarm_origin *from, const char *bundle)
+{
+    const struct prewarm_problem *first = NULL;
+    size_t lacking = 0, kernels = 0;
+    struct lacking rows = {0};
+
+    int status = prewarm_collect(w, from);
+    for (size_t i = 0; i < w->count; i++)
+        if (m_most(&w->problems[i].m) > rows.most)
+            rows.most = m_most(&w->problems[i].m);
+    if (!status)
+        status = ask_all(w, bundle, &rows);
+    if (status)
+        return status;
+    for (size_t i = 0; i < w->count; i++) {
+        kernels += w->problems[i].kernel_count;
+        lacking += w->problems[i].status != QUERN_OK;
+        if (w->problems[i].status && !first)
+            first = &w->problems[i];
+    }
+    status = print_lacks(w, bundle, lacking);
+    if (!status && !w->common.json && !lacking) {
+        printf("%s covers %s%zu layer%s on %zu target%s, with %zu kernel%s\n", shown_line(bundle),
+               w->count == 1 ? "" : "all ", w->count, w->count == 1 ? "" : "s", w->target_count,
+               w->target_count == 1 ? "" : "s", kernels, kernels == 1 ? "" : "s");
+        status = finish_output();
+    }
+    if (status || !lacking)
+        return status;
+    return fail_lacking(w, from, bundle, &rows, lacking, first);
+}
+
 /* ---- diff ------------------------------------------------------------------------------------ */
 
 /* A kernel that only one of them has, or that is damaged in one. */
@@ -302,8 +418,8 @@ int bundle_diff(const struct common *common, const char *one, const char *other)
                                       "first_serial", (json_int_t)a.info.serial, "second_serial",
                                       (json_int_t)b.info.serial));
     } else if (!status && !differ) {
-        printf("%s and %s have the same %zu kernels\n", shown_line(one), shown_line(other),
-               a.count);
+        printf("%s and %s have the same %zu kernel%s\n", shown_line(one), shown_line(other),
+               a.count, a.count == 1 ? "" : "s");
         status = finish_output();
     } else if (!status) {
         status = table_print(&t, 0) ? finish_output() : fail("out of memory");

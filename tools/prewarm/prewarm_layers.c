@@ -228,9 +228,11 @@ static int add_models(struct prewarm *w, struct sources *s, const struct prewarm
         status = fail("out of memory");
     w->model_count = from->models.count;
     for (size_t i = 0; !status && i < w->model_count; i++)
-        status = prewarm_read_model(w, from->models.at[i], s->options, &models[i]);
+        status = prewarm_read_model(from->models.at[i], s->options, &models[i]);
     s->models = models;
     s->model_count = w->model_count;
+    if (!status)
+        prewarm_name_models(w, models, w->model_count, from->models.at);
     if (!status)
         status = add_targets(w, s);
     free(models);

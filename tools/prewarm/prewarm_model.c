@@ -3,9 +3,11 @@
 #include "files/files.h"
 #include "prewarm/prewarm_work.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 const char *const prewarm_words[PREWARM_WORDS] = {"wq",   "group",  "scale", "zero",  "a",      "c",
                                                   "bias", "layout", "round", "exact", "kernels"};
@@ -291,12 +293,23 @@ int prewarm_check_models(const struct prewarm *w)
     return misuse("layer %s of %s: %s", failed->layers, w->models, failed->error);
 }
 
-int prewarm_read_model(struct prewarm *w, const char *path,
-                       const char *const options[PREWARM_WORDS], struct model *m)
+/* Whether a path looks as names on the Hugging Face Hub do: OWNER/NAME. */
+static bool is_hub_name(const char *path)
 {
-    const size_t used = strlen(w->models);
+    const char *const slash = strchr(path, '/');
+
+    return slash && slash != path && slash[1] && !strchr(slash + 1, '/') && *path != '.' &&
+           *path != '~';
+}
+
+int prewarm_read_model(const char *path, const char *const options[PREWARM_WORDS], struct model *m)
+{
     char *file;
 
+    if (is_hub_name(path) && access(path, F_OK))
+        return fail("%s: %s; if it is a name of the Hugging Face Hub: nothing is downloaded, give "
+                    "the directory that has its config.json",
+                    path, strerror(errno));
     int status = file_in(path, "config.json", &file);
     if (!status)
         status = model_read(file, m);
@@ -314,8 +327,44 @@ int prewarm_read_model(struct prewarm *w, const char *path,
     if (!options[A] && m->type_assumed)
         note("%s names no torch_dtype, so activations are taken to be bf16; --a says otherwise",
              path);
-    snprintf(w->models + used, sizeof w->models - used, "%s%s", used ? ", " : "", m->name);
     return EXIT_OK;
+}
+
+/* Gives a model the name of the directory that its config.json lies in, or of its own file. */
+static void name_by_path(struct model *m, const char *path)
+{
+    char *const real = realpath(path, NULL);
+    char *const slash = real ? strrchr(real, '/') : NULL;
+    const char *name = slash ? slash + 1 : path;
+
+    if (slash && slash != real && !strcmp(name, "config.json")) {
+        *slash = 0;
+        name = strrchr(real, '/') + 1;
+    }
+    const size_t length = strlen(name), end = length > 5 ? length - 5 : length;
+    snprintf(m->name, sizeof m->name, "%.*s", (int)(strcmp(name + end, ".json") ? length : end),
+             name);
+    for (char *c = m->name; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            *c = '?';
+    free(real);
+}
+
+void prewarm_name_models(struct prewarm *w, struct model *models, size_t count,
+                         const char *const *paths)
+{
+    bool alike[TEXTS_MAX] = {false};
+
+    for (size_t i = 0; i < count; i++)
+        for (size_t j = 0; j < count; j++)
+            alike[i] |= i != j && !strcmp(models[i].name, models[j].name);
+    for (size_t i = 0; i < count; i++) {
+        const size_t used = strlen(w->models);
+        if (alike[i])
+            name_by_path(&models[i], paths[i]);
+        snprintf(w->models + used, sizeof w->models - used, "%s%s", used ? ", " : "",
+                 models[i].name);
+    }
 }
 
 int prewarm_add_model(struct prewarm *w, const struct model *m, const int *tp, size_t tp_count,

@@ -160,13 +160,37 @@ static bool print_table(const struct prewarm *w, const struct prewarm_target *ta
     return printed;
 }
 
+/* Where the kernels came from that were not compiled, by the look-ups that each tier answered. */
+static void name_sources(const struct prewarm *w, char out[128])
+{
+    static const struct {
+        enum quern_stat hits;
+        const char *name;
+    } tiers[] = {{QUERN_STAT_HIT_DISK, "the cache"},
+                 {QUERN_STAT_HIT_BUNDLE, "bundles"},
+                 {QUERN_STAT_HIT_REMOTE, "the remote cache"},
+                 {QUERN_STAT_HIT_BASE, "the library's base kernels"}};
+
+    out[0] = 0;
+    for (size_t i = 0; i < sizeof tiers / sizeof *tiers; i++)
+        if (w->counters[tiers[i].hits]) {
+            const size_t used = strlen(out);
+            snprintf(out + used, 128 - used, "%s%s", used ? " and " : "", tiers[i].name);
+        }
+    if (!out[0])
+        strcpy(out, tiers[0].name);
+}
+
 static void print_closing(const struct prewarm *w)
 {
     const struct totals t = totals_of(w);
+    char sources[128];
 
-    printf("\n%zu kernel%s: %zu compiled, %zu from the cache%s, in %.2f s", t.kernels,
-           t.kernels == 1 ? "" : "s", t.compiled, t.cached,
-           t.kernels && t.cached == t.kernels ? " (all cache hits)" : "", w->make_seconds);
+    name_sources(w, sources);
+    const bool hits = t.kernels && t.cached == t.kernels && !strcmp(sources, "the cache");
+    printf("\n%zu kernel%s: %zu compiled, %zu from %s%s, in %.2f s", t.kernels,
+           t.kernels == 1 ? "" : "s", t.compiled, t.cached, sources,
+           hits ? " (all cache hits)" : "", w->make_seconds);
     if (t.runs)
         printf("; verified %zu of %zu runs without a GPU in %.1f s", t.runs_ok, t.runs,
                w->verify_seconds);
@@ -266,14 +290,15 @@ static json_t *report_json(const struct prewarm *w)
     for (size_t i = 0; i < w->target_count; i++)
         json_array_append_new(targets, json_words(w->targets[i].info.name));
     return json_make(
-        "{s:i, s:s, s:s*, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:f, s:f}",
+        "{s:i, s:s, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:f, s:f}",
         "quern_prewarm", 1, "model", w->models, "target",
-        w->target_count == 1 ? w->targets[0].info.name : NULL, "targets", targets, "problems",
-        problems, "kernels", (json_int_t)t.kernels, "compiled", (json_int_t)t.compiled, "cached",
-        (json_int_t)t.cached, "not_stored", (json_int_t)w->counters[QUERN_STAT_PUT_FAILED], "runs",
-        (json_int_t)t.runs, "runs_ok", (json_int_t)t.runs_ok, "failed", (json_int_t)t.failed,
-        "impossible", (json_int_t)t.impossible, "counters", prewarm_counters_json(w),
-        "make_seconds", w->make_seconds, "verify_seconds", w->verify_seconds);
+        w->target_count == 1 ? json_words(w->targets[0].info.name) : json_null(), "targets",
+        targets, "problems", problems, "kernels", (json_int_t)t.kernels, "compiled",
+        (json_int_t)t.compiled, "cached", (json_int_t)t.cached, "not_stored",
+        (json_int_t)w->counters[QUERN_STAT_PUT_FAILED], "runs", (json_int_t)t.runs, "runs_ok",
+        (json_int_t)t.runs_ok, "failed", (json_int_t)(t.failed - t.impossible), "impossible",
+        (json_int_t)t.impossible, "counters", prewarm_counters_json(w), "make_seconds",
+        w->make_seconds, "verify_seconds", w->verify_seconds);
 }
 
 int prewarm_report(const struct prewarm *w)
@@ -347,7 +372,8 @@ int prewarm_conclude(const struct prewarm *w)
             first = p;
         any_failed |= !prewarm_is_impossible(p);
     }
-    for (size_t i = 0; i < w->count; i++) {
+    /* with --json each problem has its reason in the report */
+    for (size_t i = 0; i < w->count && !w->common.json; i++) {
         const struct prewarm_problem *const p = &w->problems[i];
         size_t same = 0;
         if (!p->status)

@@ -134,8 +134,12 @@ quern_status prewarm_add_problem(struct prewarm *w, const char *layers, const ch
                                  const struct m_set *m);
 
 /* Reads a model, and what of its words holds beside the options: values of prewarm_words. */
-int prewarm_read_model(struct prewarm *w, const char *path,
-                       const char *const options[PREWARM_WORDS], struct model *m);
+int prewarm_read_model(const char *path, const char *const options[PREWARM_WORDS], struct model *m);
+
+/* Notes the names of the models that were read. Of a config.json the name is its model_type, so
+ * that two may be called alike: these take the names of their directories, or files. */
+void prewarm_name_models(struct prewarm *w, struct model *models, size_t count,
+                         const char *const *paths);
 
 /* Adds the layers of a model for the last target, in each way to split it, and says which experts
  * no single launch does. */

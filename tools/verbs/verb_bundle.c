@@ -8,11 +8,12 @@
 #include "files/signing.h"
 #include "prewarm/bundle_look.h"
 
+#include <errno.h>
 #include <inttypes.h>
-#include <unistd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* A bundle is read whole to be signed; the format's own limit is larger. */
 #define BUNDLE_FILE_BYTES ((size_t)1 << 30)
@@ -72,6 +73,9 @@ static int nothing_to_bundle(const struct arguments *a, quern_ctx *ctx)
 
     if (e)
         return fail_status(e, NULL);
+    if (cache.directory[0] && access(cache.directory, F_OK) && errno == ENOENT)
+        return fail("%s: not written, as cache directory %s does not exist", a->first,
+                    cache.directory);
     return fail("%s: not written, as cache directory %s has no kernel%s%s%s", a->first,
                 cache.directory, a->common.target ? " for " : "",
                 a->common.target ? a->common.target : "", a->manifest ? " of the manifest" : "");
@@ -386,6 +390,8 @@ static int keygen(const struct arguments *a)
 {
     const int status = signature_new_pair(a->first, a->second);
 
+    if (!status && a->common.json)
+        return json_print(json_make("{s:s, s:s}", "secret", a->first, "public", a->second));
     if (!status)
         note("%s is secret: keep it where bundles are signed; %s goes wherever they are imported",
              a->first, a->second);

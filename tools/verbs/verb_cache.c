@@ -9,10 +9,12 @@
 #include "verbs/verb_cache_pull.h"
 #include "verbs/verb_cache_revoke.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 /* A target to open a context with, where none is given: the cache is the same for all. */
 static const char *any_target(const struct common *common)
@@ -27,6 +29,18 @@ static const char *any_target(const struct common *common)
     return "gfx1100";
 }
 
+/* Whether the cache's directory is there: one that is mistyped looks as empty as one that nothing
+ * was stored in yet. Where it is not, and `tell`, says so. */
+static bool check_directory(const char *directory, bool tell)
+{
+    const bool exists = !access(directory, F_OK) || errno != ENOENT;
+
+    if (!exists && tell)
+        note("cache directory %s does not exist; it is made when a kernel is stored there",
+             directory);
+    return exists;
+}
+
 /* ---- stat ------------------------------------------------------------------------------------ */
 
 static int stat_cache(const struct common *common, quern_ctx *ctx)
@@ -36,9 +50,10 @@ static int stat_cache(const struct common *common, quern_ctx *ctx)
 
     if (e)
         return fail_status(e, NULL);
+    const bool exists = check_directory(info.directory, !common->json);
     if (common->json)
-        return json_print(json_make("{s:s, s:I, s:I, s:I, s:I}", "directory", info.directory,
-                                    "entries", (json_int_t)info.entries, "bytes",
+        return json_print(json_make("{s:s, s:b, s:I, s:I, s:I, s:I}", "directory", info.directory,
+                                    "exists", exists, "entries", (json_int_t)info.entries, "bytes",
                                     (json_int_t)info.bytes, "max_bytes", (json_int_t)info.max_bytes,
                                     "quarantined", (json_int_t)info.quarantined));
     printf("directory    %s\nentries      %llu\nbytes        %llu\nlimit        %llu\n"
@@ -57,6 +72,20 @@ struct listing {
     struct json_rows rows;
     size_t entries, damaged, unscanned;
 };
+
+/* What there is to say before a list: that the directory is not there, which is a failure for who
+ * wants its entries verified. */
+static int check_listed(quern_ctx *ctx, bool verify)
+{
+    struct quern_cache_info info = QUERN_INIT(struct quern_cache_info);
+    const quern_status e = quern_cache_info(ctx, &info);
+
+    if (e)
+        return fail_status(e, NULL);
+    if (!info.directory[0] || check_directory(info.directory, !verify) || !verify)
+        return EXIT_OK;
+    return fail("nothing was verified: cache directory %s does not exist", info.directory);
+}
 
 static int add_entry(void *user, const struct quern_cache_entry *entry)
 {
@@ -99,8 +128,10 @@ static int add_entry(void *user, const struct quern_cache_entry *entry)
 static int list_cache(const struct common *common, quern_ctx *ctx, bool verify)
 {
     struct listing l = {.json = common->json, .verify = verify, .rows = {.name = "entries"}};
-    int status;
+    int status = check_listed(ctx, verify);
 
+    if (status)
+        return status;
     table_header(&l.table, "<target|M|<kernel|bytes|<used|<status|<problem");
     const quern_status e = quern_cache_walk(ctx, verify, add_entry, &l);
     if (l.rows.failed || l.table.failed)

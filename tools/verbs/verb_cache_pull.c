@@ -132,7 +132,10 @@ static int print_text(const struct pull *p)
     for (size_t i = 0; i < p->missing_count; i++) {
         const struct pulled *const k = p->missing[i];
         table_cell(&t, "%s", k->target);
-        table_cell(&t, "%lld-%lld", (long long)k->m_lo, (long long)k->m_hi);
+        if (k->m_lo == k->m_hi)
+            table_cell(&t, "%lld", (long long)k->m_lo);
+        else
+            table_cell(&t, "%lld-%lld", (long long)k->m_lo, (long long)k->m_hi);
         table_cell(&t, "%s", k->kernel);
         table_cell(&t, "%s", k->key);
         table_cell(&t, "%s", k->problem);
@@ -168,6 +171,24 @@ static int check_mode(const struct common *common)
     return writes ? EXIT_OK
                   : misuse("pull writes to the cache directory: --cache-mode (QUERN_CACHE_MODE) "
                            "must be rw");
+}
+
+static bool is_set(const char *variable)
+{
+    const char *const value = secure_getenv(variable);
+
+    return value && *value;
+}
+
+/* The library's own refusal speaks of QUERN_REMOTE, which who pulls does not set. */
+static int check_keys(void)
+{
+    const char *const trust = secure_getenv("QUERN_REMOTE_TRUST");
+
+    return is_set("QUERN_REMOTE_KEYS") || (trust && !strcmp(trust, "transport"))
+               ? EXIT_OK
+               : misuse("whose entries? name the file of the public keys that sign them in "
+                        "QUERN_REMOTE_KEYS");
 }
 
 static int pull(struct prewarm *w, struct pull *p)
@@ -206,6 +227,8 @@ int cache_pull(const struct common *common, const char *manifest)
         return misuse("which kernels? give --manifest FILE, the layers that QUERN_RECORD noted of "
                       "a run (QUERN_MANIFEST)");
     int status = check_mode(common);
+    if (!status)
+        status = check_keys();
     if (!status)
         status = find_place(common->arguments[1], &place);
     if (status)

@@ -14,7 +14,7 @@ struct scan {
     json_t *array; /* for --json: one item per file */
     json_t *found; /* of the file at hand; null: print */
     const char *path;
-    unsigned long long findings;
+    unsigned long long findings, kernels, targets;
 };
 
 static const char *rule_word(enum quern_lint_rule rule)
@@ -64,6 +64,8 @@ static int scan_object(struct scan *s, const void *object, size_t size)
     const int status = open_making_context(&common, target, &ctx);
     if (status)
         return status;
+    s->kernels += count;
+    s->targets++;
     const struct quern_disassembler d = quern_ctx_disassembler(ctx);
     s->found = s->common.json ? json_array() : NULL;
     e = quern_lint(&d, object, size, add_finding, s);
@@ -117,6 +119,9 @@ static int scan_files(struct scan *s)
     }
     if (status)
         return status;
+    if (!s->common.json && !s->findings)
+        printf("%llu kernel%s in %llu code object%s: nothing was found\n", s->kernels,
+               s->kernels == 1 ? "" : "s", s->targets, s->targets == 1 ? "" : "s");
     status = s->common.json ? json_print(json_incref(s->array)) : finish_output();
     return status ? status : s->findings ? EXIT_FAILED : EXIT_OK;
 }

@@ -4,6 +4,7 @@
 #include "command/table.h"
 #include "files/files.h"
 #include "files/json_file.h"
+#include "measure/timing.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,8 +62,9 @@ static int probe_gpu(struct probe *p)
     char *text = NULL;
 
     quern_status e = quern_open(&p->common.library, &p->ctx);
-    if (!e)
-        e = quern_ctx_device(p->ctx, &device);
+    if (e)
+        return fail_without_gpu(e);
+    e = quern_ctx_device(p->ctx, &device);
     if (!e && device.kind == QUERN_DEVICE_SIM)
         return misuse("the device is a software GPU, which does what is assumed; --device hip "
                       "probes a GPU, and --list lists what is assumed");
