@@ -293,6 +293,30 @@ def test_failures(quern, tmp_path):
             quern.Linear(quern.Context(target="gfx1151"), "wq=nf4 n=16 k=64 a=bf16", {"b": 16})
 
 
+def test_errors_of_what_was_given_are_value_errors(quern, sim, tmp_path):
+    """As those that the package finds itself; those of anything else are not."""
+    for fails, name in ((lambda: sim.op("wq=nf5 n=16 k=64"), "QUERN_E_PROBLEM"),
+                        (lambda: sim.op("wq=nf4 n=16 k=64 a=bf16", m_max=0), "QUERN_E_ARGUMENT"),
+                        (lambda: quern.Context(target="gfx9999"), "QUERN_E_TARGET")):
+        with pytest.raises(ValueError) as caught:
+            fails()
+        assert type(caught.value) is quern.InputError and caught.value.name == name
+        assert isinstance(caught.value, quern.Error)
+    with quern.Context(target="gfx1151", cache_dir=tmp_path, jit="off") as ctx:
+        with pytest.raises(quern.Error) as caught:
+            ctx.op("wq=nf4 n=16 k=64 a=bf16")
+    assert not isinstance(caught.value, ValueError)
+
+
+def test_sentences_name_options_as_python_has_them(quern):
+    native = sys.modules["quern._native"]
+    assert native._in_python("no target; set options.target or QUERN_TARGET to a name") == \
+        "no target; set Context(target=…) or QUERN_TARGET to a name"
+    with pytest.raises(quern.InputError, match="no target.*QUERN_TARGET") as caught:
+        quern.Context(device="sim")
+    assert "options" not in str(caught.value)
+
+
 def test_prewarm_record_preload_and_log(quern, tmp_path):
     record, said, told = tmp_path / "record", [], []
     text = "wq=nf4 n=16 k=64 a=bf16"

@@ -327,6 +327,27 @@ def test_what_is_wrong_with_all_layers_is_raised(quern, tmp_path):
     assert all(type(layer) is torch.nn.Linear for layer in model)
 
 
+def test_words_that_are_wrong_for_every_layer_are_raised(quern, sim):
+    """And no layer is tried with them; a size that they do not fit is of one layer."""
+    model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.Linear(128, 64))
+    for words, kind, says in (
+            (dict(wq="nf5"), ValueError, "wq=nf5 is unknown"),
+            (dict(wq="int4", groupsize=128), ValueError, "groupsize"),
+            (dict(a="bf17"), ValueError, "a=bf17 is unknown"),
+            (dict(n=64), ValueError, "n"),
+            (dict(m_max="8"), TypeError, "m_max is '8'; expected an integer"),
+            (dict(m_max=0), ValueError, "m_max is 0")):
+        with pytest.raises(kind, match=says):
+            quern.replace_linear(model, sim, **words)
+    assert all(type(layer) is torch.nn.Linear for layer in model)
+    report = quern.replace_linear(model, sim, group=128)
+    assert list(report.replaced) == ["1"] and "k=64 is not a multiple" in report.left["0"]
+    for words, kind, says in ((dict(compute_type="bf17"), ValueError, "a=bf17 is unknown"),
+                              (dict(m_max="8"), TypeError, "m_max is '8'")):
+        with pytest.raises(kind, match=says):
+            quern.replace_linear4bit(model, sim, **words)
+
+
 def test_reasons_are_said_once(quern, sim):
     model = torch.nn.Sequential(*(torch.nn.Linear(100, 64) for _ in range(3)))
     report = quern.replace_linear(model, sim)

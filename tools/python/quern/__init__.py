@@ -11,12 +11,13 @@
 layer with its weights on the GPU, called with numpy arrays or torch tensors, and `MoE` the experts
 of one. `replace_linear4bit` puts quern behind the bitsandbytes layers of a model, `replace_linear`
 behind its plain ones, and `QuernConfig` is for transformers' from_pretrained. Failures raise
-`Error`, whose text is one sentence: what was wrong, which value, what would be right.
+`Error`, whose text is one sentence: what was wrong, which value, what would be right; those of what
+was given raise `InputError`, which is a ValueError too.
 """
 
 from typing import Any
 
-from ._native import Error, version
+from ._native import Error, InputError, version
 from .buffer import Buffer
 from .context import Context, Event, seal
 from .linear import Linear, replace_linear4bit
@@ -26,8 +27,8 @@ from .weights import dequantize, quantize, repack
 
 __version__ = version()
 __all__ = [
-    "Buffer", "Context", "Error", "Event", "Linear", "MoE", "Op", "dequantize", "quantize",
-    "repack", "replace_linear4bit", "seal",
+    "Buffer", "Context", "Error", "Event", "InputError", "Linear", "MoE", "Op", "dequantize",
+    "quantize", "repack", "replace_linear4bit", "seal",
 ]
 # What needs torch, or transformers, which are imported with the first use of it.
 _LATER = {"QuantizedLinear": "torch_modules", "QuantizedMoE": "torch_modules",

@@ -26,6 +26,18 @@ def torch_type(dtype: Any) -> str:
     return _TORCH_TYPES[word]
 
 
+def problem_of_layer(n: int, k: int, wq: str, a: str, bias: bool, words: Mapping[str, Any]) -> str:
+    """The problem of a linear layer; `words` are more of it: group=128, …"""
+    more = "".join(f" {key}={value}" for key, value in words.items())
+    return f"wq={wq} n={n} k={k} a={a} bias={int(bias)}{more}"
+
+
+def check_words(wq: str, a: str | None, words: Mapping[str, Any]) -> None:
+    """Raises what is wrong with words for whatever layer, a misspelt one, before a model's layers
+    are met one by one: of size 4096, which every group divides."""
+    native.parse(problem_of_layer(4096, 4096, wq, a or "bf16", False, words))
+
+
 def floats(name: str, value: Any, shape: tuple[Any, ...]) -> np.ndarray:
     """Weights or a bias, in whatever holds them, as float32. A letter in `shape` stands for any
     number of elements."""
@@ -74,8 +86,7 @@ class Linear(Product):
             w, bias = w.weight, w.bias
         w = floats("w", w, ("N", "K"))
         n, k = w.shape
-        more = "".join(f" {key}={value}" for key, value in words.items())
-        text = f"wq={wq} n={n} k={k} a={a} bias={int(bias is not None)}{more}"
+        text = problem_of_layer(n, k, wq, a, bias is not None, words)
         operands = quantize(text, w)
         if bias is not None:
             operands["bias"] = to_type(floats("bias", bias, (n,)),

@@ -15,7 +15,7 @@ import torch
 from . import _native as native
 from .arrays import host_array
 from .context import Context, opened
-from .linear import Linear, torch_type
+from .linear import Linear, check_words, torch_type
 from .moe import MoE
 from .product import Product
 
@@ -221,11 +221,11 @@ def _walk(found: list[tuple[str, torch.nn.Module]], replace: Callable[[str, Any]
             continue
         try:
             report.replaced[name] = replace(name, module)
-        except (ValueError, TypeError) as e:
-            report.left[name] = str(e)
-        except native.Error as e:
+        except native.Error as e:  # before ValueError, which some of these are
             if e.name not in _OF_ONE_LAYER:
                 raise
+            report.left[name] = str(e)
+        except (ValueError, TypeError) as e:
             report.left[name] = str(e)
     if progress:
         progress(len(found), len(found), "")
@@ -237,7 +237,10 @@ def _walk(found: list[tuple[str, torch.nn.Module]], replace: Callable[[str, Any]
 def replace_in_model(model: torch.nn.Module, context: Context, predicate: Predicate | None,
                      progress: Progress | None, **words: Any) -> Replaced:
     """quern.replace_linear4bit of a whole model."""
-    opened(context)  # what is none is said once, and not of every layer
+    opened(context)  # what is wrong for every layer is said once
+    check_words("nf4", words["compute_type"], {})
+    native.integer("m_max", words["m_max"])
+
     def one(_name: str, module: Any) -> Linear:
         linear = Linear.from_bitsandbytes(module, context, **words)
         module.forward = linear.__call__
@@ -258,9 +261,11 @@ def replace_linear(model: torch.nn.Module, context: Context, *, wq: str = "nf4",
     `predicate(name, module)` says which to replace, all if not given; `progress(done, total, name)`
     is told before each. Subclasses of Linear, whose forward is another, weights that are shared
     with other modules, as those of a tied lm_head are, and what quern cannot serve stay as they
-    are: the result says which and why. What is not about one layer, as a compiler that is not
-    there, is raised, and what was replaced before stays so."""
+    are: the result says which and why. What is not about one layer, as a misspelt word or a
+    compiler that is not there, is raised, and what was replaced before stays so."""
     opened(context)
+    check_words(wq, a, words)
+    native.integer("m_max", m_max)
     if isinstance(model, torch.nn.Linear):
         raise ValueError("the model is a Linear itself, which cannot be replaced within itself; "
                          "use quern.QuantizedLinear.of(quern.Linear.quantize(context, layer))")

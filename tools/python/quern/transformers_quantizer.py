@@ -18,9 +18,8 @@ from transformers.quantizers.auto import register_quantization_config, register_
 from transformers.quantizers.base import HfQuantizer
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
-from . import _native as native
 from .context import Context
-from .linear import torch_type
+from .linear import check_words, problem_of_layer, torch_type
 from .torch_modules import QuantizedLinear, replace_linear
 
 
@@ -43,12 +42,11 @@ class QuernConfig(QuantizationConfigMixin):
         self.target, self.device = target, device
         self.modules_to_not_convert = modules_to_not_convert
         # a word that is wrong is said here, before a checkpoint is loaded for it
-        native.parse(self.problem(4096, 4096, a or "bf16", False))
+        check_words(wq, a, self.words)
 
     def problem(self, n: int, k: int, a: str, bias: bool) -> str:
         """The problem of one layer."""
-        more = "".join(f" {key}={value}" for key, value in self.words.items())
-        return f"wq={self.wq} n={n} k={k} a={a} bias={int(bias)}{more}"
+        return problem_of_layer(n, k, self.wq, a, bias, self.words)
 
     def to_dict(self) -> dict[str, Any]:
         """What a checkpoint says of itself: not which GPU it was made on."""
