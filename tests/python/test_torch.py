@@ -387,6 +387,72 @@ def test_a_replaced_model_is_a_module(quern, sim):
     assert torch.equal(compiled(x), layer(x) + 1)
 
 
+def test_weights_that_were_not_loaded(quern, sim, tmp_path):
+    """Zeros that nobody asked for are said, whichever way the rest was loaded; weights that are
+    zeros are as good as others."""
+    text, x = "wq=nf4 n=64 k=256 a=bf16 bias=1", torch.from_numpy(rows(3, 256))
+    good = quern.QuantizedLinear.of(quern.Linear.quantize(
+        sim, weights(64, 256), bias=np.zeros(64, np.float32)))
+    want, kept = good(x), good.state_dict()
+
+    def refuses(module, names):
+        with pytest.raises(ValueError, match=f"its weights were not loaded: {names} of op=gemm"):
+            module(x)
+
+    empty = quern.QuantizedLinear(sim, text)
+    refuses(empty, "b, scales, bias")
+    for moved in (empty.to("meta"), copy.deepcopy(quern.QuantizedLinear(sim, text)),
+                  pickle.loads(pickle.dumps(quern.QuantizedLinear(sim, text))).half()):
+        refuses(moved, "b, scales, bias")
+    part = quern.QuantizedLinear(sim, text)
+    part.load_state_dict({name: kept[name] for name in ("b", "bias", "problem_text")},
+                         strict=False)
+    refuses(part, "scales")
+    part.load_state_dict({"scales": kept["scales"]}, strict=False)
+    assert torch.equal(part(x), want)
+    outer = torch.nn.Sequential(quern.QuantizedLinear(sim, text))
+    outer.load_state_dict({f"0.{name}": value for name, value in kept.items()})
+    assigned = quern.QuantizedLinear(sim, text).to("meta")
+    assigned.load_state_dict(kept, assign=True)
+    by_hand = quern.QuantizedLinear(sim, text)
+    by_hand.b.copy_(kept["b"])
+    by_hand.scales, by_hand.bias = kept["scales"], kept["bias"]
+    for module in (outer, assigned, by_hand, copy.deepcopy(outer)):
+        assert torch.equal(module(x), want)
+    gate_up, down, ids, routing = stacks(torch.float32)
+    moe = quern.QuantizedMoE.of(quern.MoE.quantize(sim, gate_up, down, top_k=2))
+    other = quern.QuantizedMoE(sim, moe.gate_up.problem, moe.down.problem)
+    other.gate_up.load_state_dict(moe.gate_up.state_dict())
+    with pytest.raises(ValueError, match="its weights were not loaded: b, scales of op=moe"):
+        other(torch.from_numpy(rows(5, 64)), ids, routing)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_tracer_gets_no_constants(quern, sim):
+    """torch.jit.trace and torch.export of a layer that computes in host memory, called before or
+    not; what torch.compile does stays."""
+    linear = quern.Linear.quantize(sim, weights(32, 64))
+    x = torch.from_numpy(rows(3, 64))
+
+    class Outer(torch.nn.Module):
+        def forward(self, x):
+            return linear(x) + 1
+
+    says = "a layer of a software GPU cannot be traced or exported; use a GPU context"
+    fresh, used = (quern.QuantizedLinear.of(linear) for _ in range(2))
+    want = used(x)
+    gate_up, down, ids, routing = stacks(torch.float32)
+    moe = quern.QuantizedMoE.of(quern.MoE.quantize(sim, gate_up, down, top_k=2))
+    for module, given in ((Outer(), (x,)), (fresh, (x,)), (used, (x,)),
+                          (moe, (torch.from_numpy(rows(5, 64)), ids, routing))):
+        with pytest.raises(RuntimeError, match=says):
+            torch.jit.trace(module, given)
+        with pytest.raises(RuntimeError, match=says):
+            torch.export.export(module, given, strict=False)
+    torch._dynamo.reset()
+    assert torch.equal(torch.compile(fresh, backend="aot_eager")(x), want)
+
+
 def test_replace_linear4bit_of_a_model(quern, sim):
     """Every Linear4bit of a model; one that is not quantised yet is left, and said so."""
     class Linear4bit(torch.nn.Linear):

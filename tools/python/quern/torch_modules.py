@@ -18,6 +18,7 @@ from .context import Context, opened
 from .linear import Linear, check_words, torch_type
 from .moe import MoE
 from .product import Product
+from .torch_ops import check_not_traced
 
 Predicate = Callable[[str, torch.nn.Module], bool]
 Progress = Callable[[int, int, str], None]
@@ -46,9 +47,12 @@ class QuantizedWeights(torch.nn.Module):
         parsed = native.parse(problem)
         self.problem = native.text_of(parsed)
         self.version = 0  # grows whenever they may have become others
+        self._unloaded: dict[str, torch.Tensor] = {}  # buffers with zeros that nothing replaced
         for name, operand in native.operands_of(parsed, 1).items():
             if name not in native.OF_A_LAUNCH:
-                self.register_buffer(name, _tensor(operand, np.zeros(operand.bytes, np.uint8)))
+                zeros = _tensor(operand, np.zeros(operand.bytes, np.uint8))
+                self.register_buffer(name, zeros)
+                self._unloaded[name] = zeros
         text = np.zeros(native.TEXT_MAX, np.uint8)
         text[:len(self.problem)] = np.frombuffer(self.problem.encode(), np.uint8)
         self.register_buffer("problem_text", torch.from_numpy(text))
@@ -57,10 +61,23 @@ class QuantizedWeights(torch.nn.Module):
         """Has copies of the weights of a product of this problem from now on."""
         for name, array in product.arrays().items():
             self._buffers[name] = _tensor(product.op.operands[name], array)
+        self._unloaded = {}
         self.version += 1
+
+    def _check_loaded(self) -> None:
+        """Refuses weights that are the zeros of __init__: the result would be zeros without a word.
+        Buffers that were assigned, or written to in place, are loaded ones."""
+        self._unloaded = {
+            name: zeros for name, zeros in self._unloaded.items()
+            if self._buffers[name] is zeros and (zeros.is_meta or not bool(zeros.any()))}
+        if self._unloaded:
+            raise ValueError(f"its weights were not loaded: {', '.join(self._unloaded)} of "
+                             f"{self.problem}; expected them in load_state_dict, or a module made "
+                             f"of a layer that has weights")
 
     def operands(self, context: Context) -> dict[str, Any]:
         """The buffers as they are now: tensors on the context's GPU, others as arrays."""
+        self._check_loaded()
         text = bytes(self.problem_text.cpu().numpy()).rstrip(b"\0").decode()
         if text != self.problem:
             raise ValueError(f"the weights that were loaded are of {text!r}; expected "
@@ -79,11 +96,16 @@ class QuantizedWeights(torch.nn.Module):
             value, old = self._buffers[name], was[name]
             if value is not None and old is not None and value.dtype != dtype:
                 self._buffers[name] = old.to(value.device)
+        for name, zeros in self._unloaded.items():
+            if was[name] is zeros:  # moved, and zeros as before
+                self._unloaded[name] = self._buffers[name]
         self.version += 1
         return self
 
-    def _load_from_state_dict(self, *args: Any, **more: Any) -> None:
-        super()._load_from_state_dict(*args, **more)
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
+        super()._load_from_state_dict(state_dict, prefix, *args)
+        for name in [name for name in self._unloaded if prefix + name in state_dict]:
+            del self._unloaded[name]
         self.version += 1  # who made something of them may have copies of what was there before
 
 
@@ -116,6 +138,8 @@ class QuantizedLinear(QuantizedWeights):
     def _load(self) -> Linear:
         """The layer of the buffers as they are now: tensors on the context's GPU are used in place,
         others are copied to it."""
+        if self.context.gpu is None:
+            check_not_traced(self.context)
         self._linear = Linear(self.context, self.problem, self.operands(self.context), self.m_max)
         return self._linear
 
@@ -123,9 +147,9 @@ class QuantizedLinear(QuantizedWeights):
         self._linear = None
         return super()._apply(fn, recurse)
 
-    def _load_from_state_dict(self, *args: Any, **more: Any) -> None:
+    def _load_from_state_dict(self, *args: Any) -> None:
         self._linear = None
-        super()._load_from_state_dict(*args, **more)
+        super()._load_from_state_dict(*args)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_linear": None}  # made again of the buffers
@@ -164,6 +188,8 @@ class QuantizedMoE(torch.nn.Module):
 
     @torch.compiler.disable
     def _load(self) -> None:
+        if self.context.gpu is None:
+            check_not_traced(self.context)
         self._moe = MoE(self.context, self.gate_up.problem, self.gate_up.operands(self.context),
                         self.down.problem, self.down.operands(self.context), self.m_max)
         self._made_of = (self.gate_up.version, self.down.version)
