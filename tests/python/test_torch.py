@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: MIT
 """The package with torch itself, and with transformers, on the CPU and software GPUs. Skipped where
-torch is not installed; test_torch_long.py fetches it."""
+torch is not installed; test_torch_long.py fetches it.
+
+This file is long because all that the package does with torch itself is tried here.
+"""
 
 import copy
 import io
 import pickle
+import re
 import types
 
 import numpy as np
@@ -288,6 +292,14 @@ def test_quantize_takes_what_torch_has(quern, sim):
         quern.Linear.quantize(sim, torch.ones(32, 128, dtype=torch.int64))
 
 
+def test_a_star_has_what_needs_torch(quern):
+    pytest.importorskip("transformers")
+    names = {}
+    exec("from quern import *", names)
+    assert {"replace_linear", "QuantizedLinear", "QuantizedMoE", "QuernConfig"} <= {*names}
+    assert names["replace_linear"] is quern.replace_linear
+
+
 def test_replace_linear(quern, sim):
     model, told = model_of(), []
     before = model["up"]
@@ -307,6 +319,9 @@ def test_replace_linear(quern, sim):
     exact = quern.dequantize(new.problem, {name: array for name, array in quern.Linear.quantize(
         sim, before, wq="int4", a="bf16", group=32).arrays().items() if name != "bias"})
     assert close(new(x).numpy(), x.numpy() @ exact.T + before.bias.detach().numpy(), 1e-2)
+    for replace in (quern.replace_linear, quern.replace_linear4bit):
+        with pytest.raises(TypeError, match="model is a str; expected a torch.nn.Module"):
+            replace("name", sim)
     with pytest.raises(ValueError, match="cannot be replaced within itself"):
         quern.replace_linear(before, sim)
 
@@ -387,7 +402,7 @@ def test_a_replaced_model_is_a_module(quern, sim):
     assert torch.equal(compiled(x), layer(x) + 1)
 
 
-def test_weights_that_were_not_loaded(quern, sim, tmp_path):
+def test_weights_that_were_not_loaded(quern, sim):
     """Zeros that nobody asked for are said, whichever way the rest was loaded; weights that are
     zeros are as good as others."""
     text, x = "wq=nf4 n=64 k=256 a=bf16 bias=1", torch.from_numpy(rows(3, 256))
@@ -500,7 +515,7 @@ def test_transformers_quantizer(quern, checkpoint, tmp_path, monkeypatch, caplog
     """from_pretrained with QuernConfig; what it cannot serve stays; saved and loaded again."""
     from transformers import AutoModelForCausalLM
     directory, model = checkpoint
-    config = quern.QuernConfig(wq="int4", words={"group": 32}, target="gfx1151")
+    config = quern.QuernConfig(wq="int4", group=32, target="gfx1151")
     mine = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.bfloat16,
                                                 quantization_config=config)
     layers = [name for name, module in mine.named_modules()
@@ -508,6 +523,7 @@ def test_transformers_quantizer(quern, checkpoint, tmp_path, monkeypatch, caplog
     assert len(layers) == 2 * 6  # down_proj has K = 144, which is no multiple of 32
     assert type(mine.model.layers[0].mlp.down_proj) is torch.nn.Linear
     assert type(mine.lm_head) is torch.nn.Linear
+    assert mine.hf_quantizer.quantization_config.to_dict()["words"] == {"group": 32}
     (said,) = [r for r in caplog.records if r.name == "quern" and r.levelname == "WARNING"]
     assert "down_proj and 1 more: k=144 is not a multiple of group=32" in said.getMessage()
     ids = torch.tensor([[1, 2, 3, 4, 5]])
@@ -523,9 +539,13 @@ def test_transformers_quantizer(quern, checkpoint, tmp_path, monkeypatch, caplog
     with torch.no_grad():
         assert torch.equal(again(ids).logits.float(), got)
     for bad, says in ((dict(wq="nf5"), "wq=nf5 is unknown"),
-                      (dict(words={"grup": 64}), "grup")):
+                      (dict(words={"grup": 64}), "grup"), (dict(grup=64), "grup")):
         with pytest.raises(quern.Error, match=says):
             quern.QuernConfig(**bad)
+    with pytest.raises(ValueError, match="group given twice"):
+        quern.QuernConfig(words={"group": 64}, group=32)
+    with pytest.raises(TypeError, match="m_max is '8'; expected an integer"):
+        quern.QuernConfig(m_max="8")
     monkeypatch.setenv("QUERN_JIT", "off")  # and no kernels: nothing of the model could be served
     monkeypatch.setenv("QUERN_CACHE_DIR", str(tmp_path / "none"))
     with pytest.raises(quern.Error, match="compiling is off"):
@@ -534,3 +554,27 @@ def test_transformers_quantizer(quern, checkpoint, tmp_path, monkeypatch, caplog
     with pytest.raises(quern.Error, match='unknown target "gfx1"'):
         AutoModelForCausalLM.from_pretrained(
             directory, quantization_config=quern.QuernConfig(target="gfx1"))
+
+
+def test_names_of_modules_to_not_convert(quern, checkpoint, caplog):
+    """The report says why a layer was left; a name of no layer is told."""
+    from transformers import AutoModelForCausalLM
+    caplog.set_level("INFO", logger="quern")
+
+    def said(level, **words):
+        caplog.clear()
+        AutoModelForCausalLM.from_pretrained(
+            checkpoint[0], dtype=torch.bfloat16,
+            quantization_config=quern.QuernConfig(target="gfx1151", wq="none", **words))
+        return [r.getMessage() for r in caplog.records
+                if r.name == "quern" and r.levelname == level]
+
+    assert any("lm_head: in transformers' default of modules_to_not_convert" in line
+               for line in said("INFO"))
+    names = ["lm_head", "mlp.down_proj", "self_atn", "mlp"]
+    lines = said("WARNING", modules_to_not_convert=names)
+    assert [re.search("has '(.*?)', which is no linear layer's", line)[1] for line in lines] == \
+        ["self_atn", "mlp"]
+    assert any("lm_head and 2 more: in modules_to_not_convert" in r.getMessage() or
+               "down_proj and 2 more: in modules_to_not_convert" in r.getMessage()
+               for r in caplog.records)

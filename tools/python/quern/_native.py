@@ -148,7 +148,8 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 
 
 class Error(RuntimeError):
-    """A failed call; InputError if what was given is wrong. str() is the sentence; the other parts are those of struct quern_error."""
+    """A failed call; InputError if what was given is wrong. str() is the sentence; the other parts
+    are those of struct quern_error."""
 
     def __init__(self, status: int, name: str, message: str, log: str = "",
                  reproduce: str = "") -> None:

@@ -21,6 +21,8 @@ from .product import Product
 from .torch_ops import check_not_traced
 
 Predicate = Callable[[str, torch.nn.Module], bool]
+# Of a layer that is not to be replaced why; None of one that is.
+WhyLeft = Callable[[str, torch.nn.Module], "str | None"]
 Progress = Callable[[int, int, str], None]
 
 _DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i8": torch.int8,
@@ -213,10 +215,11 @@ class Replaced:
 
     replaced: dict[str, Any] = dataclasses.field(default_factory=dict)  # what computes them now
     left: dict[str, str] = dataclasses.field(default_factory=dict)  # why they stay as they were
+    not_asked: set[str] = dataclasses.field(default_factory=set)  # of these, by the caller's wish
 
     def unasked(self) -> list[str]:
-        """Those that were left though the predicate asked for them."""
-        return [name for name, why in self.left.items() if why != _NOT_ASKED]
+        """Those that were left though the caller asked for them."""
+        return [name for name in self.left if name not in self.not_asked]
 
     def __str__(self) -> str:
         lines = [f"{len(self.replaced)} layers replaced, {len(self.left)} left as they were"]
@@ -228,22 +231,30 @@ class Replaced:
         return "\n".join(lines)
 
 
-_NOT_ASKED = "not asked for by the predicate"
+def _unless(predicate: Predicate | None) -> WhyLeft:
+    """The reason of those for which a caller's predicate is false."""
+    def why_left(name: str, module: torch.nn.Module) -> str | None:
+        asked = predicate is None or predicate(name, module)
+        return None if asked else "not asked for by the predicate"
+    return why_left
+
+
 # What may be wrong with one layer alone. Anything else, as no compiler, no GPU, or a kernel that
 # may not be compiled, befalls the others too: a model that stays as it was would go unnoticed.
 _OF_ONE_LAYER = ("QUERN_E_PROBLEM", "QUERN_E_DECLINED", "QUERN_E_ALIGN")
 
 
 def _walk(found: list[tuple[str, torch.nn.Module]], replace: Callable[[str, Any], Any],
-          predicate: Predicate | None, progress: Progress | None) -> Replaced:
+          why_left: WhyLeft, progress: Progress | None) -> Replaced:
     """Replaces layers one by one. One that cannot be is left, and said so; the rest goes on. What
     is not about that layer is raised."""
     report = Replaced()
     for i, (name, module) in enumerate(found):
         if progress:
             progress(i, len(found), name)
-        if predicate and not predicate(name, module):
-            report.left[name] = _NOT_ASKED
+        if why := why_left(name, module):
+            report.left[name] = why
+            report.not_asked.add(name)
             continue
         try:
             report.replaced[name] = replace(name, module)
@@ -275,7 +286,7 @@ def replace_in_model(model: torch.nn.Module, context: Context, predicate: Predic
     found = [(name, module) for name, module in model.named_modules()
              if type(module).__name__ == "Linear4bit"
              or getattr(getattr(module, "weight", None), "quant_state", None) is not None]
-    return _walk(found, one, predicate, progress)
+    return _walk(found, one, _unless(predicate), progress)
 
 
 def replace_linear(model: torch.nn.Module, context: Context, *, wq: str = "nf4",
@@ -289,7 +300,17 @@ def replace_linear(model: torch.nn.Module, context: Context, *, wq: str = "nf4",
     with other modules, as those of a tied lm_head are, and what quern cannot serve stay as they
     are: the result says which and why. What is not about one layer, as a misspelt word or a
     compiler that is not there, is raised, and what was replaced before stays so."""
+    return replace_layers(model, context, _unless(predicate), progress, words, wq=wq, a=a,
+                          m_max=m_max)
+
+
+def replace_layers(model: torch.nn.Module, context: Context, why_left: WhyLeft,
+                   progress: Progress | None, words: dict[str, Any], *, wq: str, a: str | None,
+                   m_max: int) -> Replaced:
+    """quern.replace_linear of the layers that `why_left` has no reason for."""
     opened(context)
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"model is a {type(model).__name__}; expected a torch.nn.Module")
     check_words(wq, a, words)
     native.integer("m_max", m_max)
     if isinstance(model, torch.nn.Linear):
@@ -317,4 +338,4 @@ def replace_linear(model: torch.nn.Module, context: Context, *, wq: str = "nf4",
 
     found = [(name, module) for name, module in model.named_modules()
              if isinstance(module, torch.nn.Linear)]
-    return _walk(found, one, predicate, progress)
+    return _walk(found, one, why_left, progress)
