@@ -291,6 +291,14 @@ def test_problems_that_are_not_of_one_layer(quern, sim):
         quern.MoE(sim, sized[0], of[0], sized[1], of[1])
 
 
+def test_a_layer_of_a_closed_context(quern):
+    ctx = quern.Context(target="gfx1151")
+    moe = quern.MoE.quantize(ctx, *stacks(), top_k=T)
+    ctx.close()
+    with pytest.raises(ValueError, match="this MoE's context is closed"):
+        moe(rows(3, K), *choices(3))
+
+
 def test_copies_and_pickles(quern, ctx):
     moe = quern.MoE.quantize(ctx, *stacks(), top_k=T, scale="nested", down_bias=rows(E, K))
     x, (ids, weights) = rows(3, K), choices(3)
