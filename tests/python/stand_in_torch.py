@@ -181,6 +181,7 @@ def install(hip):
         return decorate
 
     torch.compiler = types.SimpleNamespace(disable=lambda function: function)
+    torch.jit = types.SimpleNamespace(is_tracing=lambda: False)
     torch.library = types.SimpleNamespace(custom_op=custom_op)
     sys.modules["torch"] = torch
     return torch

@@ -256,6 +256,20 @@ def test_stacks_of_any_kind(quern, sim):
         quern.MoE.quantize("gfx1151", gate_up, down, top_k=T)
 
 
+def test_more_choices_than_experts(quern, sim):
+    """A device that has few of a layer's experts is given every choice; those of others add
+    nothing."""
+    gate_up, down = stacks()
+    moe = quern.MoE.quantize(sim, gate_up, down, top_k=E + 2)
+    x, random = rows(3, K), np.random.default_rng(3)
+    ids = np.stack([random.permutation(4 * E)[:E + 2] for _ in range(3)])
+    ids[:, 0] = range(3)
+    ids[ids >= E] = -1
+    weights = random.uniform(0.1, 1, ids.shape).astype(np.float32)
+    want = reference(weights_of(quern, moe), x.astype(np.float64), ids, weights)
+    assert close(moe(x, ids, weights), want, 1.5e-2)
+
+
 def test_problems_that_are_not_of_one_layer(quern, sim):
     moe = quern.MoE.quantize(sim, *stacks(), top_k=T)
     first, second = moe.gate_up.op.problem, moe.down.op.problem
@@ -287,6 +301,14 @@ def test_problems_that_are_not_of_one_layer(quern, sim):
     with pytest.raises(ValueError, match="for 1 tokens, blocks of gate_up have 64 rows, those of "
                                          "down 16; expected the same: say block_rows=64 in both"):
         quern.MoE(sim, sized[0], of[0], sized[1], of[1])
+
+
+def test_a_layer_of_a_closed_context(quern):
+    ctx = quern.Context(target="gfx1151")
+    moe = quern.MoE.quantize(ctx, *stacks(), top_k=T)
+    ctx.close()
+    with pytest.raises(ValueError, match="this MoE's context is closed"):
+        moe(rows(3, K), *choices(3))
 
 
 def test_copies_and_pickles(quern, ctx):

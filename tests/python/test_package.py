@@ -293,6 +293,107 @@ def test_failures(quern, tmp_path):
             quern.Linear(quern.Context(target="gfx1151"), "wq=nf4 n=16 k=64 a=bf16", {"b": 16})
 
 
+def test_errors_of_what_was_given_are_value_errors(quern, sim, tmp_path):
+    """As those that the package finds itself; those of anything else are not."""
+    for fails, name in ((lambda: sim.op("wq=nf5 n=16 k=64"), "QUERN_E_PROBLEM"),
+                        (lambda: sim.op("wq=nf4 n=16 k=64 a=bf16", m_max=0), "QUERN_E_ARGUMENT"),
+                        (lambda: quern.Context(target="gfx9999"), "QUERN_E_TARGET")):
+        with pytest.raises(ValueError) as caught:
+            fails()
+        assert type(caught.value) is quern.InputError and caught.value.name == name
+        assert isinstance(caught.value, quern.Error)
+    with quern.Context(target="gfx1151", cache_dir=tmp_path, jit="off") as ctx:
+        with pytest.raises(quern.Error) as caught:
+            ctx.op("wq=nf4 n=16 k=64 a=bf16")
+    assert not isinstance(caught.value, ValueError)
+
+
+def test_sentences_name_options_as_python_has_them(quern):
+    native = sys.modules["quern._native"]
+    assert native._in_python("no target; set options.target or QUERN_TARGET to a name") == \
+        "no target; set Context(target=…) or QUERN_TARGET to a name"
+    with pytest.raises(quern.InputError, match="no target.*QUERN_TARGET") as caught:
+        quern.Context(device="sim")
+    assert "options" not in str(caught.value)
+
+
+def test_numbers_that_are_none_are_told_by_name(quern, sim):
+    text = "wq=nf4 n=16 k=64 a=bf16"
+    op = sim.op(text, m_max=np.int64(8))
+    assert op.explain(np.int32(1)) == op.explain(1) != ""
+    for use, says in (
+            (lambda: sim.op(text, m_max="8"), "m_max is '8'"),
+            (lambda: sim.op(text, m_max=8.0), "m_max is 8.0"),
+            (lambda: sim.op_on(text, 1.0, 0), "m_max is 1.0"),
+            (lambda: sim.op_on(text, 1, None), "stream is None"),
+            (lambda: sim.prewarm([text], m_max=None), "m_max is None"),
+            (lambda: quern.Linear.quantize(sim, weights(16, 64), m_max="8"), "m_max is '8'"),
+            (lambda: op.explain("1"), "m is '1'"), (lambda: op.workspace("1"), "m is '1'"),
+            (lambda: op.block_rows(1.5), "m is 1.5"),
+            (lambda: quern.Context(target="gfx1151", jobs="2"), "jobs is '2'"),
+            (lambda: quern.Context(target="gfx1151", index="0"), "index is '0'")):
+        with pytest.raises(TypeError, match=f"^{re.escape(says)}; expected an integer$"):
+            use()
+    for m in (0, -1, 2**31):
+        with pytest.raises(ValueError, match=f"m is {m}; expected 1 to 2147483647"):
+            op.explain(m)
+
+
+def test_what_is_in_the_place_of_something_else(quern, sim):
+    text, w = "wq=nf4 n=16 k=64 a=bf16", weights(16, 64)
+    sim.prewarm(text, m_max=1)  # one problem is as good as a list of it
+    for make in (quern.Linear.quantize, lambda *given: quern.MoE.quantize(*given, w, top_k=1)):
+        with pytest.raises(TypeError, match="context is a ndarray; expected a quern.Context"):
+            make(w, sim)
+    for make in (quern.Linear.from_bitsandbytes, quern.Linear.from_fp8):
+        with pytest.raises(TypeError, match="context is a SimpleNamespace; expected a quern.Con"):
+            make(sim, types.SimpleNamespace(weight=w))
+    with pytest.raises(ValueError, match="operands are none; .* has b, scales"):
+        quern.Linear(sim, text, {})
+    with pytest.raises(TypeError, match="x has elements of int64; expected float16"):
+        quern.Linear.quantize(sim, w)(np.ones((2, 64), int))
+
+
+def test_a_context_says_what_it_is(quern):
+    ctx = quern.Context(target="gfx1151")
+    assert repr(ctx) == "Context(target='gfx1151', device='sim', open)"
+    ctx.close()
+    assert repr(ctx) == "Context(target='gfx1151', device='sim', closed)"
+
+
+def test_names_that_need_other_packages(site, tmp_path):
+    """A star takes what can be had; what cannot says what it needs."""
+    code = """
+import importlib.util, sys
+have = set(sys.argv[1].split(","))
+real = importlib.util.find_spec
+def find_spec(name, package=None):
+    if name in ("torch", "transformers"):
+        return True if name in have else None
+    return real(name, package)
+importlib.util.find_spec = find_spec
+import quern
+print(sorted(set(quern.__all__) & set(quern._LATER)))
+for name in sys.argv[2].split(","):
+    try:
+        getattr(quern, name)
+    except ModuleNotFoundError as e:
+        print(e)
+"""
+    def said(have, names):
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(
+            [str(site), str(pathlib.Path(np.__file__).parents[1])])}
+        return subprocess.run([sys.executable, "-c", code, have, names], env=env, cwd=tmp_path,
+                              capture_output=True, text=True, check=True).stdout.splitlines()
+
+    assert said("", "QuantizedLinear,QuernConfig") == [
+        "[]", "quern.QuantizedLinear needs torch, which is not installed",
+        "quern.QuernConfig needs torch and transformers, which are not installed"]
+    assert said("torch", "QuernConfig") == [
+        "['QuantizedLinear', 'QuantizedMoE', 'Replaced', 'replace_linear']",
+        "quern.QuernConfig needs transformers, which is not installed"]
+
+
 def test_prewarm_record_preload_and_log(quern, tmp_path):
     record, said, told = tmp_path / "record", [], []
     text = "wq=nf4 n=16 k=64 a=bf16"
@@ -414,7 +515,8 @@ def test_what_is_closed_is_not_used(quern):
                     lambda: op.workspace(1), lambda: more.write(np.zeros(4, np.float32)),
                     lambda: more.read(np.uint8, 4), lambda: more.address,
                     lambda: ctx.op(text).launch(m=1, a=a, c=more, **operands)):
-            with pytest.raises(ValueError, match="(Op|Buffer|Context) is closed"):
+            says = "(Op's context|Buffer's context|Context)" if by_context else "(Op|Buffer)"
+            with pytest.raises(ValueError, match=f"the {says} is closed"):
                 use()
         if not by_context:
             ctx.close()
@@ -423,6 +525,11 @@ def test_what_is_closed_is_not_used(quern):
                     lambda: ctx.preload("x"), lambda: layer(rows(1, 128))):
             with pytest.raises(ValueError, match="is closed"):
                 use()
+        with pytest.raises(ValueError, match="this Linear's context is closed"):
+            layer(rows(1, 128))
+        with pytest.raises(ValueError, match="the Context is closed"):
+            with ctx:
+                pass
 
 
 def test_operands_of_another_kind(quern, ctx):

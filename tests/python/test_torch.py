@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: MIT
 """The package with torch itself, and with transformers, on the CPU and software GPUs. Skipped where
-torch is not installed; test_torch_long.py fetches it."""
+torch is not installed; test_torch_long.py fetches it.
+
+This file is long because all that the package does with torch itself is tried here.
+"""
 
 import copy
 import io
 import pickle
+import re
 import types
 
 import numpy as np
@@ -288,6 +292,14 @@ def test_quantize_takes_what_torch_has(quern, sim):
         quern.Linear.quantize(sim, torch.ones(32, 128, dtype=torch.int64))
 
 
+def test_a_star_has_what_needs_torch(quern):
+    pytest.importorskip("transformers")
+    names = {}
+    exec("from quern import *", names)
+    assert {"replace_linear", "QuantizedLinear", "QuantizedMoE", "QuernConfig"} <= {*names}
+    assert names["replace_linear"] is quern.replace_linear
+
+
 def test_replace_linear(quern, sim):
     model, told = model_of(), []
     before = model["up"]
@@ -307,6 +319,9 @@ def test_replace_linear(quern, sim):
     exact = quern.dequantize(new.problem, {name: array for name, array in quern.Linear.quantize(
         sim, before, wq="int4", a="bf16", group=32).arrays().items() if name != "bias"})
     assert close(new(x).numpy(), x.numpy() @ exact.T + before.bias.detach().numpy(), 1e-2)
+    for replace in (quern.replace_linear, quern.replace_linear4bit):
+        with pytest.raises(TypeError, match="model is a str; expected a torch.nn.Module"):
+            replace("name", sim)
     with pytest.raises(ValueError, match="cannot be replaced within itself"):
         quern.replace_linear(before, sim)
 
@@ -325,6 +340,27 @@ def test_what_is_wrong_with_all_layers_is_raised(quern, tmp_path):
         with pytest.raises(TypeError, match="context is a str; expected a quern.Context"):
             replace(model, "ctx")
     assert all(type(layer) is torch.nn.Linear for layer in model)
+
+
+def test_words_that_are_wrong_for_every_layer_are_raised(quern, sim):
+    """And no layer is tried with them; a size that they do not fit is of one layer."""
+    model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.Linear(128, 64))
+    for words, kind, says in (
+            (dict(wq="nf5"), ValueError, "wq=nf5 is unknown"),
+            (dict(wq="int4", groupsize=128), ValueError, "groupsize"),
+            (dict(a="bf17"), ValueError, "a=bf17 is unknown"),
+            (dict(n=64), ValueError, "n"),
+            (dict(m_max="8"), TypeError, "m_max is '8'; expected an integer"),
+            (dict(m_max=0), ValueError, "m_max is 0")):
+        with pytest.raises(kind, match=says):
+            quern.replace_linear(model, sim, **words)
+    assert all(type(layer) is torch.nn.Linear for layer in model)
+    report = quern.replace_linear(model, sim, group=128)
+    assert list(report.replaced) == ["1"] and "k=64 is not a multiple" in report.left["0"]
+    for words, kind, says in ((dict(compute_type="bf17"), ValueError, "a=bf17 is unknown"),
+                              (dict(m_max="8"), TypeError, "m_max is '8'")):
+        with pytest.raises(kind, match=says):
+            quern.replace_linear4bit(model, sim, **words)
 
 
 def test_reasons_are_said_once(quern, sim):
@@ -364,6 +400,72 @@ def test_a_replaced_model_is_a_module(quern, sim):
     layer = quern.Linear.quantize(sim, weights(32, 64))
     compiled = torch.compile(lambda x: layer(x) + 1, backend="aot_eager")
     assert torch.equal(compiled(x), layer(x) + 1)
+
+
+def test_weights_that_were_not_loaded(quern, sim):
+    """Zeros that nobody asked for are said, whichever way the rest was loaded; weights that are
+    zeros are as good as others."""
+    text, x = "wq=nf4 n=64 k=256 a=bf16 bias=1", torch.from_numpy(rows(3, 256))
+    good = quern.QuantizedLinear.of(quern.Linear.quantize(
+        sim, weights(64, 256), bias=np.zeros(64, np.float32)))
+    want, kept = good(x), good.state_dict()
+
+    def refuses(module, names):
+        with pytest.raises(ValueError, match=f"its weights were not loaded: {names} of op=gemm"):
+            module(x)
+
+    empty = quern.QuantizedLinear(sim, text)
+    refuses(empty, "b, scales, bias")
+    for moved in (empty.to("meta"), copy.deepcopy(quern.QuantizedLinear(sim, text)),
+                  pickle.loads(pickle.dumps(quern.QuantizedLinear(sim, text))).half()):
+        refuses(moved, "b, scales, bias")
+    part = quern.QuantizedLinear(sim, text)
+    part.load_state_dict({name: kept[name] for name in ("b", "bias", "problem_text")},
+                         strict=False)
+    refuses(part, "scales")
+    part.load_state_dict({"scales": kept["scales"]}, strict=False)
+    assert torch.equal(part(x), want)
+    outer = torch.nn.Sequential(quern.QuantizedLinear(sim, text))
+    outer.load_state_dict({f"0.{name}": value for name, value in kept.items()})
+    assigned = quern.QuantizedLinear(sim, text).to("meta")
+    assigned.load_state_dict(kept, assign=True)
+    by_hand = quern.QuantizedLinear(sim, text)
+    by_hand.b.copy_(kept["b"])
+    by_hand.scales, by_hand.bias = kept["scales"], kept["bias"]
+    for module in (outer, assigned, by_hand, copy.deepcopy(outer)):
+        assert torch.equal(module(x), want)
+    gate_up, down, ids, routing = stacks(torch.float32)
+    moe = quern.QuantizedMoE.of(quern.MoE.quantize(sim, gate_up, down, top_k=2))
+    other = quern.QuantizedMoE(sim, moe.gate_up.problem, moe.down.problem)
+    other.gate_up.load_state_dict(moe.gate_up.state_dict())
+    with pytest.raises(ValueError, match="its weights were not loaded: b, scales of op=moe"):
+        other(torch.from_numpy(rows(5, 64)), ids, routing)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_tracer_gets_no_constants(quern, sim):
+    """torch.jit.trace and torch.export of a layer that computes in host memory, called before or
+    not; what torch.compile does stays."""
+    linear = quern.Linear.quantize(sim, weights(32, 64))
+    x = torch.from_numpy(rows(3, 64))
+
+    class Outer(torch.nn.Module):
+        def forward(self, x):
+            return linear(x) + 1
+
+    says = "a layer of a software GPU cannot be traced or exported; use a GPU context"
+    fresh, used = (quern.QuantizedLinear.of(linear) for _ in range(2))
+    want = used(x)
+    gate_up, down, ids, routing = stacks(torch.float32)
+    moe = quern.QuantizedMoE.of(quern.MoE.quantize(sim, gate_up, down, top_k=2))
+    for module, given in ((Outer(), (x,)), (fresh, (x,)), (used, (x,)),
+                          (moe, (torch.from_numpy(rows(5, 64)), ids, routing))):
+        with pytest.raises(RuntimeError, match=says):
+            torch.jit.trace(module, given)
+        with pytest.raises(RuntimeError, match=says):
+            torch.export.export(module, given, strict=False)
+    torch._dynamo.reset()
+    assert torch.equal(torch.compile(fresh, backend="aot_eager")(x), want)
 
 
 def test_replace_linear4bit_of_a_model(quern, sim):
@@ -413,7 +515,7 @@ def test_transformers_quantizer(quern, checkpoint, tmp_path, monkeypatch, caplog
     """from_pretrained with QuernConfig; what it cannot serve stays; saved and loaded again."""
     from transformers import AutoModelForCausalLM
     directory, model = checkpoint
-    config = quern.QuernConfig(wq="int4", words={"group": 32}, target="gfx1151")
+    config = quern.QuernConfig(wq="int4", group=32, target="gfx1151")
     mine = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.bfloat16,
                                                 quantization_config=config)
     layers = [name for name, module in mine.named_modules()
@@ -421,6 +523,7 @@ def test_transformers_quantizer(quern, checkpoint, tmp_path, monkeypatch, caplog
     assert len(layers) == 2 * 6  # down_proj has K = 144, which is no multiple of 32
     assert type(mine.model.layers[0].mlp.down_proj) is torch.nn.Linear
     assert type(mine.lm_head) is torch.nn.Linear
+    assert mine.hf_quantizer.quantization_config.to_dict()["words"] == {"group": 32}
     (said,) = [r for r in caplog.records if r.name == "quern" and r.levelname == "WARNING"]
     assert "down_proj and 1 more: k=144 is not a multiple of group=32" in said.getMessage()
     ids = torch.tensor([[1, 2, 3, 4, 5]])
@@ -436,9 +539,13 @@ def test_transformers_quantizer(quern, checkpoint, tmp_path, monkeypatch, caplog
     with torch.no_grad():
         assert torch.equal(again(ids).logits.float(), got)
     for bad, says in ((dict(wq="nf5"), "wq=nf5 is unknown"),
-                      (dict(words={"grup": 64}), "grup")):
+                      (dict(words={"grup": 64}), "grup"), (dict(grup=64), "grup")):
         with pytest.raises(quern.Error, match=says):
             quern.QuernConfig(**bad)
+    with pytest.raises(ValueError, match="group given twice"):
+        quern.QuernConfig(words={"group": 64}, group=32)
+    with pytest.raises(TypeError, match="m_max is '8'; expected an integer"):
+        quern.QuernConfig(m_max="8")
     monkeypatch.setenv("QUERN_JIT", "off")  # and no kernels: nothing of the model could be served
     monkeypatch.setenv("QUERN_CACHE_DIR", str(tmp_path / "none"))
     with pytest.raises(quern.Error, match="compiling is off"):
@@ -447,3 +554,27 @@ def test_transformers_quantizer(quern, checkpoint, tmp_path, monkeypatch, caplog
     with pytest.raises(quern.Error, match='unknown target "gfx1"'):
         AutoModelForCausalLM.from_pretrained(
             directory, quantization_config=quern.QuernConfig(target="gfx1"))
+
+
+def test_names_of_modules_to_not_convert(quern, checkpoint, caplog):
+    """The report says why a layer was left; a name of no layer is told."""
+    from transformers import AutoModelForCausalLM
+    caplog.set_level("INFO", logger="quern")
+
+    def said(level, **words):
+        caplog.clear()
+        AutoModelForCausalLM.from_pretrained(
+            checkpoint[0], dtype=torch.bfloat16,
+            quantization_config=quern.QuernConfig(target="gfx1151", wq="none", **words))
+        return [r.getMessage() for r in caplog.records
+                if r.name == "quern" and r.levelname == level]
+
+    assert any("lm_head: in transformers' default of modules_to_not_convert" in line
+               for line in said("INFO"))
+    names = ["lm_head", "mlp.down_proj", "self_atn", "mlp"]
+    lines = said("WARNING", modules_to_not_convert=names)
+    assert [re.search("has '(.*?)', which is no linear layer's", line)[1] for line in lines] == \
+        ["self_atn", "mlp"]
+    assert any("lm_head and 2 more: in modules_to_not_convert" in r.getMessage() or
+               "down_proj and 2 more: in modules_to_not_convert" in r.getMessage()
+               for r in caplog.records)

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: MIT
 """The C interface of include/quern/quern.h and tool.h, as far as this package uses it: structs,
-functions, and failures as exceptions. Nothing here is public but Error."""
+functions, and failures as exceptions. Nothing here is public but Error and
+InputError."""
 
 from __future__ import annotations
 
 import ctypes
+import operator
 import pathlib
+import re
 from ctypes import (POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint64,
                     c_void_p)
 from typing import Any
@@ -145,7 +148,8 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 
 
 class Error(RuntimeError):
-    """A failed call. str() is the sentence; the other parts are those of struct quern_error."""
+    """A failed call; InputError if what was given is wrong. str() is the sentence; the other parts
+    are those of struct quern_error."""
 
     def __init__(self, status: int, name: str, message: str, log: str = "",
                  reproduce: str = "") -> None:
@@ -156,7 +160,18 @@ class Error(RuntimeError):
         self.reproduce = reproduce  # a command that shows the failure again, or ""
 
 
-Error.__module__ = "quern"  # as it is named in tracebacks, and imported
+class InputError(Error, ValueError):
+    """A call that failed because of what it was given, a problem's words, a target or an argument,
+    as the ValueErrors that the package raises itself."""
+
+
+Error.__module__ = InputError.__module__ = "quern"  # as named in tracebacks, and imported
+_OF_INPUT = ("QUERN_E_ARGUMENT", "QUERN_E_PROBLEM", "QUERN_E_TARGET")
+
+
+def _in_python(message: str) -> str:
+    """A sentence of the library's with an option by the name that it has here."""
+    return re.sub(r"\boptions\.target\b", "Context(target=…)", message)
 
 
 def _load() -> ctypes.CDLL:
@@ -182,7 +197,8 @@ def check(status: int) -> None:
         message, log, reproduce = (
             (text or b"").decode(errors="replace")
             for text in (detail.message, detail.log, detail.reproduce))
-        raise Error(status, name, message, log, reproduce)
+        kind = InputError if name in _OF_INPUT else Error
+        raise kind(status, name, _in_python(message), log, reproduce)
 
 
 def call(name: str, *arguments: Any) -> None:
@@ -256,6 +272,14 @@ def choose(what: str, words: tuple[str, ...], word: str | None) -> int:
     if word not in words:
         raise ValueError(f"{what} is {word!r}; expected one of {', '.join(words)}")
     return words.index(word) + 1
+
+
+def integer(what: str, value: Any) -> int:
+    """An integer of any type, numpy's too. What is none, ctypes would refuse by its position."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{what} is {value!r}; expected an integer") from None
 
 
 def version() -> str:

@@ -210,9 +210,9 @@ STORAGE: dict[str, np.dtype[Any]] = {
     "f32": np.dtype(np.float32), "f16": np.dtype(np.float16), "bf16": np.dtype(np.uint16)}
 
 
-def to_type(array: np.ndarray, dtype: str) -> np.ndarray:
+def to_type(array: np.ndarray, dtype: str, name: str = "the array") -> np.ndarray:
     """An array as packed elements of a kernel's type; bf16 as its bits, rounded to nearest even.
-    uint16 and ml_dtypes' bfloat16 arrays are taken as bits of bf16."""
+    uint16 and ml_dtypes' bfloat16 arrays are taken as bits of bf16. `name` is for messages."""
     storage = STORAGE[dtype]
     if array.dtype.name == "bfloat16":
         array = array.view(np.uint16)
@@ -220,8 +220,8 @@ def to_type(array: np.ndarray, dtype: str) -> np.ndarray:
         bits = np.ascontiguousarray(array)
         return bits if dtype == "bf16" else from_type(bits, "bf16").astype(storage)
     if array.dtype.kind != "f":
-        raise TypeError(f"an array of {array.dtype}; expected float16, float32, float64, or bf16 "
-                        "as uint16")
+        raise TypeError(f"{name} has elements of {array.dtype}; expected float16, float32, "
+                        "float64, or bf16 as uint16")
     if dtype != "bf16":
         return np.ascontiguousarray(array, storage)
     bits = np.ascontiguousarray(array, np.float32).view(np.uint32)

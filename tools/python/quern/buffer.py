@@ -24,12 +24,14 @@ class Handle:
 
     _finalizer: weakref.finalize
     _freed: ctypes.c_void_p
-    _also = ", or its context is"  # what else may be why it is closed
+    context: "Context"  # of all but a context
 
     @property
     def _handle(self) -> ctypes.c_void_p:
         if not self._finalizer.alive:
-            raise ValueError(f"the {type(self).__name__} is closed{self._also}")
+            of = getattr(self, "context", None)
+            whose = "'s context" if of is not None and not of._finalizer.alive else ""
+            raise ValueError(f"the {type(self).__name__}{whose} is closed")
         return self._freed
 
 

@@ -107,8 +107,6 @@ class Context(Handle):
     docs/embedding.md. Without `log`, the library's warnings (a bundle that is not used, a cache
     that cannot be written to) are RuntimeWarnings."""
 
-    _also = ""
-
     def __init__(self, target: str | None = None, *, device: str | None = None, index: int = 0,
                  cache_dir: str | os.PathLike[str] | None = None, cache_mode: str | None = None,
                  cache_trust: str | None = None, blas: str | None = None,
@@ -146,7 +144,8 @@ class Context(Handle):
                 os.environ.get("QUERN_TARGET")):
             device = _device_of_torch()
         options = native.Options(
-            device=native.choose("device", _DEVICES, device), device_index=index,
+            device=native.choose("device", _DEVICES, device),
+            device_index=native.integer("index", index),
             target=_bytes(target), cache_dir=_bytes(cache_dir),
             cache_mode=native.choose("cache_mode", _MODES, cache_mode),
             cache_trust=native.choose("cache_trust", _TRUSTS, cache_trust),
@@ -157,7 +156,7 @@ class Context(Handle):
             bundle_path=_bytes(bundle_path), bundle_keys=_bytes(bundle_keys),
             toolchain=native.choose("toolchain", _TOOLCHAINS, toolchain),
             record=_bytes(record), tuning=_bytes(tuning), facts=_bytes(facts),
-            force=_bytes(force), jobs=jobs,
+            force=_bytes(force), jobs=native.integer("jobs", jobs),
             allow_unverified=int(allow_unverified),
             log=self._callbacks[0], log_level=native.choose("log_level", _LEVELS, log_level))
         if event:
@@ -179,6 +178,7 @@ class Context(Handle):
         self.device_name: str = info.name.decode()
         self.target: str = info.target.decode()
         kind = _word(_DEVICES, info.kind - 1)
+        self._kind = kind
         self.gpu: Gpu | None = Gpu(kind, index) if kind in ("hip", "cuda") else None
         _opened.add(self)
 
@@ -223,14 +223,15 @@ class Context(Handle):
         flags = ((0 if compile else _NO_COMPILE) | (0 if wait else _NO_WAIT) |
                  (_BASE_ONLY if base == "only" else _BASE if base else 0))
         p, handle = native.parse(problem), ctypes.c_void_p()
-        native.call("quern_op_create_flags", self.handle, ctypes.byref(p), m_max, flags,
-                    ctypes.byref(handle))
+        native.call("quern_op_create_flags", self.handle, ctypes.byref(p),
+                    native.integer("m_max", m_max), flags, ctypes.byref(handle))
         return Op(self, p, handle)
 
     def op_on(self, problem: str, m_max: int, stream: int) -> Op:
         """Like op, for a `stream` that may be capturing: nothing is compiled or loaded if it is."""
         p, handle = native.parse(problem), ctypes.c_void_p()
-        native.call("quern_op_create_on", self.handle, ctypes.byref(p), m_max, stream,
+        native.call("quern_op_create_on", self.handle, ctypes.byref(p),
+                    native.integer("m_max", m_max), native.integer("stream", stream),
                     ctypes.byref(handle))
         return Op(self, p, handle)
 
@@ -240,17 +241,19 @@ class Context(Handle):
             return Buffer(self, int(contents), name=name)
         return Buffer(self, contents.nbytes, name=name).write(contents)
 
-    def prewarm(self, problems: Sequence[str], m_max: int = 8,
+    def prewarm(self, problems: Sequence[str] | str, m_max: int = 8,
                 progress: Callable[[int, int, str], bool | None] | None = None) -> None:
-        """Fills the cache with the kernels of many problems. `progress` is told how many of how
-        many kernels are done and of which problem; a true result cancels."""
+        """Fills the cache with the kernels of many problems, or of one. `progress` is told how many
+        of how many kernels are done and of which problem; a true result cancels."""
         def told(_user: Any, p: Any) -> int:
             p = p.contents
             return bool(progress and progress(p.done, p.total, p.problem.decode()))
 
+        if isinstance(problems, str):
+            problems = [problems]
         parsed = (native.Problem * len(problems))(*(native.parse(p) for p in problems))
-        native.call("quern_prewarm", self.handle, parsed, len(problems), m_max,
-                    native.PROGRESS_FUNCTION(told), None)
+        native.call("quern_prewarm", self.handle, parsed, len(problems),
+                    native.integer("m_max", m_max), native.PROGRESS_FUNCTION(told), None)
 
     def preload(self, manifest: str | os.PathLike[str]) -> None:
         """Makes and loads the layers of a manifest, as `record` writes it."""
@@ -275,8 +278,13 @@ class Context(Handle):
         """Frees its ops and buffers and closes it."""
         self._finalizer()
 
+    def __repr__(self) -> str:
+        which = f"{self._kind!r}, index={self.gpu.index}" if self.gpu else repr(self._kind)
+        state = "open" if self._finalizer.alive else "closed"
+        return f"Context(target={self.target!r}, device={which}, {state})"
+
     def __enter__(self) -> "Context":
-        return self
+        return opened(self)
 
     def __exit__(self, *_: Any) -> None:
         self.close()

@@ -11,8 +11,9 @@ import numpy as np
 
 from . import _native as native
 from .arrays import STORAGE, from_type, host_array, is_torch, to_type, type_name
-from .context import Context
-from .product import A_TYPES, Product
+from .context import Context, opened
+from .op import A_TYPES
+from .product import Product, check_context
 from .weights import quantize
 
 _TORCH_TYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
@@ -24,6 +25,18 @@ def torch_type(dtype: Any) -> str:
     if word not in _TORCH_TYPES:
         raise TypeError(f"the type {dtype}; expected float32, float16 or bfloat16")
     return _TORCH_TYPES[word]
+
+
+def problem_of_layer(n: int, k: int, wq: str, a: str, bias: bool, words: Mapping[str, Any]) -> str:
+    """The problem of a linear layer; `words` are more of it: group=128, …"""
+    more = "".join(f" {key}={value}" for key, value in words.items())
+    return f"wq={wq} n={n} k={k} a={a} bias={int(bias)}{more}"
+
+
+def check_words(wq: str, a: str | None, words: Mapping[str, Any]) -> None:
+    """Raises what is wrong with words for whatever layer, a misspelt one, before a model's layers
+    are met one by one: of size 4096, which every group divides."""
+    native.parse(problem_of_layer(4096, 4096, wq, a or "bf16", False, words))
 
 
 def floats(name: str, value: Any, shape: tuple[Any, ...]) -> np.ndarray:
@@ -67,6 +80,7 @@ class Linear(Product):
         """Quantises weights on the CPU: a torch.nn.Linear, of which the bias is used too, or [N, K]
         values in a numpy array, a torch tensor on any device, a sequence. `words` are more of the
         problem: group=128, …"""
+        opened(context)  # before weights, which may be in its place
         if hasattr(w, "weight"):
             if bias is not None:
                 raise ValueError(f"bias is given beside a {type(w).__name__}, which has its own; "
@@ -74,8 +88,7 @@ class Linear(Product):
             w, bias = w.weight, w.bias
         w = floats("w", w, ("N", "K"))
         n, k = w.shape
-        more = "".join(f" {key}={value}" for key, value in words.items())
-        text = f"wq={wq} n={n} k={k} a={a} bias={int(bias is not None)}{more}"
+        text = problem_of_layer(n, k, wq, a, bias is not None, words)
         operands = quantize(text, w)
         if bias is not None:
             operands["bias"] = to_type(floats("bias", bias, (n,)),
@@ -95,6 +108,7 @@ class Linear(Product):
                           m_max: int = 8) -> "Linear":
         """A bitsandbytes Linear4bit, or whatever has its weight, quant_state and bias. Its tensors
         are used in place when they are on the context's GPU; the layer must then stay."""
+        opened(context)
         weight = layer.weight
         state = getattr(weight, "quant_state", None)
         if state is None:
@@ -129,6 +143,7 @@ class Linear(Product):
         and `bias`, None or [N]. Activations stay in `compute_type`, f16 or bf16. Tensors are used
         in place when they are on the context's GPU in the type that the kernel reads; the layer
         must then stay."""
+        opened(context)
         weight, scales = layer.weight, getattr(layer, "weight_scale_inv", None)
         if scales is None:
             raise ValueError("the layer has no weight_scale_inv; expected fp8 weights with a scale "
@@ -177,7 +192,8 @@ class Linear(Product):
         storage = STORAGE[self.c_type]
         if m == 0:
             return np.empty(shape, from_type(np.empty(0, storage), self.c_type).dtype)
-        a = to_type(x, self.a_type)
+        check_context("Linear", self.context)
+        a = to_type(x, self.a_type, "x")
         with self._lock:
             a_buffer = self.staged("a", a.nbytes).write(a)
             c_buffer = self.staged("c", m * self.op.columns * storage.itemsize)
@@ -213,6 +229,9 @@ def replace_linear4bit(model: Any, context: Context, *, compute_type: str | None
     if not hasattr(model, "weight") and hasattr(model, "named_modules"):
         from .torch_modules import replace_in_model
         return replace_in_model(model, context, predicate, progress, **words)
+    if not hasattr(model, "weight"):
+        raise TypeError(f"model is a {type(model).__name__}; expected a torch.nn.Module, or one "
+                        "Linear4bit")
     linear = Linear.from_bitsandbytes(model, context, **words)
     model.forward = linear.__call__
     return linear

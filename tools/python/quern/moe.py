@@ -12,10 +12,10 @@ import numpy as np
 
 from . import _native as native
 from .arrays import STORAGE, from_type, host_array, is_torch, to_type
-from .context import Context
+from .context import Context, opened
 from .linear import floats
 from .op import A_TYPES, Op, is_expert
-from .product import Product
+from .product import Product, check_context
 from .weights import stacked
 
 
@@ -71,7 +71,9 @@ class MoE:
         [E, K, I] in numpy arrays, torch tensors on any device, or lists of E matrices, with biases
         [E, 2·I] and [E, K] or without. `glu` says where gates and ups are in gate_up's rows:
         "halves", gates first, or "interleaved", as gpt-oss has them. `a` is the type of tokens,
-        and of results unless `c` is given; `words` are more of both problems: group=128, …"""
+        and of results unless `c` is given; `words` are more of both problems: group=128, … `top_k`
+        may be more than E, where a router chooses among experts of other devices, too."""
+        opened(context)  # before weights, which may be in its place
         e, n, k = _shape("gate_up", gate_up, ("E", "2·I", "K"))
         _shape("down", down, (e, k, n // 2))
         more = "".join(f" {key}={value}" for key, value in words.items())
@@ -144,7 +146,8 @@ class MoE:
         shape, storage = (*x.shape[:-1], columns), STORAGE[self.c_type]
         if m == 0:
             return np.empty(shape, from_type(np.empty(0, storage), self.c_type).dtype)
-        a, choices = to_type(x, self.a_type), m * self.top_k
+        check_context("MoE", self.context)
+        a, choices = to_type(x, self.a_type, "x"), m * self.top_k
         ids = host_array(topk_ids).reshape(m, self.top_k)
         given: dict[str, np.ndarray] = align(self.gate_up.op, self.down.op, ids)
         if topk_weights is not None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .context import Context
 
 A_TYPES = {1: "f32", 2: "f16", 3: "bf16"}  # enum quern_dtype
+_M_MOST = 2**31 - 1  # rows that a kernel counts
 _POINTERS = tuple(field[0] for field in native.Args._fields_ if field[1] is ctypes.c_void_p)
 
 
@@ -54,7 +55,8 @@ class Op(Handle):
         """Rows of the blocks of op=moe in a launch of m rows of A, a power of two; 0 of another
         op. Ops with as many experts and choices, m·top_k, and the same types, have the same."""
         rows = ctypes.c_int()
-        native.call("quern_op_block_rows", self._handle, m, ctypes.byref(rows))
+        native.call("quern_op_block_rows", self._handle, native.integer("m", m),
+                    ctypes.byref(rows))
         return rows.value
 
     def slots(self, m: int) -> int:
@@ -204,10 +206,13 @@ class Op(Handle):
 
     def workspace(self, m: int) -> int:
         """Bytes of workspace that a launch of m rows can use."""
-        return native.library.quern_op_workspace(self._handle, m)
+        return native.library.quern_op_workspace(self._handle, native.integer("m", m))
 
     def explain(self, m: int) -> str:
         """Which kernel serves m rows, why, and what the model says it costs."""
+        if not 1 <= native.integer("m", m) <= _M_MOST:
+            raise ValueError(f"m is {m}; expected 1 to {_M_MOST}")
+        m = int(m)
         size = native.library.quern_op_explain(self._handle, m, None, 0) + 1
         text = ctypes.create_string_buffer(size)
         native.library.quern_op_explain(self._handle, m, text, size)

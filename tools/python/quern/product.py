@@ -17,6 +17,12 @@ from .op import A_TYPES, Op
 from .weights import shaped
 
 
+def check_context(what: str, context: Context) -> None:
+    """Refuses a call of a layer whose context is closed, by the name that its user has for it."""
+    if not context._finalizer.alive:
+        raise ValueError(f"this {what}'s context is closed")
+
+
 class Product:
     """An op, for up to m_max rows of A, and its weights. Operands on the context's GPU (torch
     tensors, DLPack, Buffers, addresses) are used where they are; numpy arrays are copied there."""
@@ -29,8 +35,8 @@ class Product:
         self.a_type, self.c_type = A_TYPES[self._problem.a], A_TYPES[self._problem.c]
         needed = {n: o for n, o in self.op.operands.items() if n not in native.OF_A_LAUNCH}
         if set(operands) != set(needed):
-            raise ValueError(f"operands are {', '.join(sorted(operands))}; {self.op.problem} has "
-                             f"{', '.join(sorted(needed))}")
+            raise ValueError(f"operands are {', '.join(sorted(operands)) or 'none'}; "
+                             f"{self.op.problem} has {', '.join(sorted(needed))}")
         self.operands: dict[str, Any] = {}
         for name, value in operands.items():
             if isinstance(value, np.ndarray):

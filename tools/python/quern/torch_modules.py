@@ -15,11 +15,14 @@ import torch
 from . import _native as native
 from .arrays import host_array
 from .context import Context, opened
-from .linear import Linear, torch_type
+from .linear import Linear, check_words, torch_type
 from .moe import MoE
 from .product import Product
+from .torch_ops import check_not_traced
 
 Predicate = Callable[[str, torch.nn.Module], bool]
+# Of a layer that is not to be replaced why; None of one that is.
+WhyLeft = Callable[[str, torch.nn.Module], "str | None"]
 Progress = Callable[[int, int, str], None]
 
 _DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i8": torch.int8,
@@ -46,9 +49,12 @@ class QuantizedWeights(torch.nn.Module):
         parsed = native.parse(problem)
         self.problem = native.text_of(parsed)
         self.version = 0  # grows whenever they may have become others
+        self._unloaded: dict[str, torch.Tensor] = {}  # buffers with zeros that nothing replaced
         for name, operand in native.operands_of(parsed, 1).items():
             if name not in native.OF_A_LAUNCH:
-                self.register_buffer(name, _tensor(operand, np.zeros(operand.bytes, np.uint8)))
+                zeros = _tensor(operand, np.zeros(operand.bytes, np.uint8))
+                self.register_buffer(name, zeros)
+                self._unloaded[name] = zeros
         text = np.zeros(native.TEXT_MAX, np.uint8)
         text[:len(self.problem)] = np.frombuffer(self.problem.encode(), np.uint8)
         self.register_buffer("problem_text", torch.from_numpy(text))
@@ -57,10 +63,23 @@ class QuantizedWeights(torch.nn.Module):
         """Has copies of the weights of a product of this problem from now on."""
         for name, array in product.arrays().items():
             self._buffers[name] = _tensor(product.op.operands[name], array)
+        self._unloaded = {}
         self.version += 1
+
+    def _check_loaded(self) -> None:
+        """Refuses weights that are the zeros of __init__: the result would be zeros without a word.
+        Buffers that were assigned, or written to in place, are loaded ones."""
+        self._unloaded = {
+            name: zeros for name, zeros in self._unloaded.items()
+            if self._buffers[name] is zeros and (zeros.is_meta or not bool(zeros.any()))}
+        if self._unloaded:
+            raise ValueError(f"its weights were not loaded: {', '.join(self._unloaded)} of "
+                             f"{self.problem}; expected them in load_state_dict, or a module made "
+                             f"of a layer that has weights")
 
     def operands(self, context: Context) -> dict[str, Any]:
         """The buffers as they are now: tensors on the context's GPU, others as arrays."""
+        self._check_loaded()
         text = bytes(self.problem_text.cpu().numpy()).rstrip(b"\0").decode()
         if text != self.problem:
             raise ValueError(f"the weights that were loaded are of {text!r}; expected "
@@ -79,11 +98,16 @@ class QuantizedWeights(torch.nn.Module):
             value, old = self._buffers[name], was[name]
             if value is not None and old is not None and value.dtype != dtype:
                 self._buffers[name] = old.to(value.device)
+        for name, zeros in self._unloaded.items():
+            if was[name] is zeros:  # moved, and zeros as before
+                self._unloaded[name] = self._buffers[name]
         self.version += 1
         return self
 
-    def _load_from_state_dict(self, *args: Any, **more: Any) -> None:
-        super()._load_from_state_dict(*args, **more)
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
+        super()._load_from_state_dict(state_dict, prefix, *args)
+        for name in [name for name in self._unloaded if prefix + name in state_dict]:
+            del self._unloaded[name]
         self.version += 1  # who made something of them may have copies of what was there before
 
 
@@ -116,6 +140,8 @@ class QuantizedLinear(QuantizedWeights):
     def _load(self) -> Linear:
         """The layer of the buffers as they are now: tensors on the context's GPU are used in place,
         others are copied to it."""
+        if self.context.gpu is None:
+            check_not_traced(self.context)
         self._linear = Linear(self.context, self.problem, self.operands(self.context), self.m_max)
         return self._linear
 
@@ -123,9 +149,9 @@ class QuantizedLinear(QuantizedWeights):
         self._linear = None
         return super()._apply(fn, recurse)
 
-    def _load_from_state_dict(self, *args: Any, **more: Any) -> None:
+    def _load_from_state_dict(self, *args: Any) -> None:
         self._linear = None
-        super()._load_from_state_dict(*args, **more)
+        super()._load_from_state_dict(*args)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_linear": None}  # made again of the buffers
@@ -164,6 +190,8 @@ class QuantizedMoE(torch.nn.Module):
 
     @torch.compiler.disable
     def _load(self) -> None:
+        if self.context.gpu is None:
+            check_not_traced(self.context)
         self._moe = MoE(self.context, self.gate_up.problem, self.gate_up.operands(self.context),
                         self.down.problem, self.down.operands(self.context), self.m_max)
         self._made_of = (self.gate_up.version, self.down.version)
@@ -187,10 +215,11 @@ class Replaced:
 
     replaced: dict[str, Any] = dataclasses.field(default_factory=dict)  # what computes them now
     left: dict[str, str] = dataclasses.field(default_factory=dict)  # why they stay as they were
+    not_asked: set[str] = dataclasses.field(default_factory=set)  # of these, by the caller's wish
 
     def unasked(self) -> list[str]:
-        """Those that were left though the predicate asked for them."""
-        return [name for name, why in self.left.items() if why != _NOT_ASKED]
+        """Those that were left though the caller asked for them."""
+        return [name for name in self.left if name not in self.not_asked]
 
     def __str__(self) -> str:
         lines = [f"{len(self.replaced)} layers replaced, {len(self.left)} left as they were"]
@@ -202,30 +231,38 @@ class Replaced:
         return "\n".join(lines)
 
 
-_NOT_ASKED = "not asked for by the predicate"
+def _unless(predicate: Predicate | None) -> WhyLeft:
+    """The reason of those for which a caller's predicate is false."""
+    def why_left(name: str, module: torch.nn.Module) -> str | None:
+        asked = predicate is None or predicate(name, module)
+        return None if asked else "not asked for by the predicate"
+    return why_left
+
+
 # What may be wrong with one layer alone. Anything else, as no compiler, no GPU, or a kernel that
 # may not be compiled, befalls the others too: a model that stays as it was would go unnoticed.
 _OF_ONE_LAYER = ("QUERN_E_PROBLEM", "QUERN_E_DECLINED", "QUERN_E_ALIGN")
 
 
 def _walk(found: list[tuple[str, torch.nn.Module]], replace: Callable[[str, Any], Any],
-          predicate: Predicate | None, progress: Progress | None) -> Replaced:
+          why_left: WhyLeft, progress: Progress | None) -> Replaced:
     """Replaces layers one by one. One that cannot be is left, and said so; the rest goes on. What
     is not about that layer is raised."""
     report = Replaced()
     for i, (name, module) in enumerate(found):
         if progress:
             progress(i, len(found), name)
-        if predicate and not predicate(name, module):
-            report.left[name] = _NOT_ASKED
+        if why := why_left(name, module):
+            report.left[name] = why
+            report.not_asked.add(name)
             continue
         try:
             report.replaced[name] = replace(name, module)
-        except (ValueError, TypeError) as e:
-            report.left[name] = str(e)
-        except native.Error as e:
+        except native.Error as e:  # before ValueError, which some of these are
             if e.name not in _OF_ONE_LAYER:
                 raise
+            report.left[name] = str(e)
+        except (ValueError, TypeError) as e:
             report.left[name] = str(e)
     if progress:
         progress(len(found), len(found), "")
@@ -237,7 +274,10 @@ def _walk(found: list[tuple[str, torch.nn.Module]], replace: Callable[[str, Any]
 def replace_in_model(model: torch.nn.Module, context: Context, predicate: Predicate | None,
                      progress: Progress | None, **words: Any) -> Replaced:
     """quern.replace_linear4bit of a whole model."""
-    opened(context)  # what is none is said once, and not of every layer
+    opened(context)  # what is wrong for every layer is said once
+    check_words("nf4", words["compute_type"], {})
+    native.integer("m_max", words["m_max"])
+
     def one(_name: str, module: Any) -> Linear:
         linear = Linear.from_bitsandbytes(module, context, **words)
         module.forward = linear.__call__
@@ -246,7 +286,7 @@ def replace_in_model(model: torch.nn.Module, context: Context, predicate: Predic
     found = [(name, module) for name, module in model.named_modules()
              if type(module).__name__ == "Linear4bit"
              or getattr(getattr(module, "weight", None), "quant_state", None) is not None]
-    return _walk(found, one, predicate, progress)
+    return _walk(found, one, _unless(predicate), progress)
 
 
 def replace_linear(model: torch.nn.Module, context: Context, *, wq: str = "nf4",
@@ -258,9 +298,21 @@ def replace_linear(model: torch.nn.Module, context: Context, *, wq: str = "nf4",
     `predicate(name, module)` says which to replace, all if not given; `progress(done, total, name)`
     is told before each. Subclasses of Linear, whose forward is another, weights that are shared
     with other modules, as those of a tied lm_head are, and what quern cannot serve stay as they
-    are: the result says which and why. What is not about one layer, as a compiler that is not
-    there, is raised, and what was replaced before stays so."""
+    are: the result says which and why. What is not about one layer, as a misspelt word or a
+    compiler that is not there, is raised, and what was replaced before stays so."""
+    return replace_layers(model, context, _unless(predicate), progress, words, wq=wq, a=a,
+                          m_max=m_max)
+
+
+def replace_layers(model: torch.nn.Module, context: Context, why_left: WhyLeft,
+                   progress: Progress | None, words: dict[str, Any], *, wq: str, a: str | None,
+                   m_max: int) -> Replaced:
+    """quern.replace_linear of the layers that `why_left` has no reason for."""
     opened(context)
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"model is a {type(model).__name__}; expected a torch.nn.Module")
+    check_words(wq, a, words)
+    native.integer("m_max", m_max)
     if isinstance(model, torch.nn.Linear):
         raise ValueError("the model is a Linear itself, which cannot be replaced within itself; "
                          "use quern.QuantizedLinear.of(quern.Linear.quantize(context, layer))")
@@ -286,4 +338,4 @@ def replace_linear(model: torch.nn.Module, context: Context, *, wq: str = "nf4",
 
     found = [(name, module) for name, module in model.named_modules()
              if isinstance(module, torch.nn.Linear)]
-    return _walk(found, one, predicate, progress)
+    return _walk(found, one, why_left, progress)

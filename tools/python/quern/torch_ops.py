@@ -93,11 +93,24 @@ def apply(layer: Linear, x: Tensor) -> Tensor:
     return linear(x, list(layer.operands.values()), ",".join(layer.operands), layer.op.problem)
 
 
+def check_not_traced(context: Context) -> None:
+    """Refuses to compute in host memory for a tracer that keeps results: a call would be a constant
+    in what it makes. torch.compile is none of these; it breaks its graph."""
+    exporting = getattr(torch.compiler, "is_exporting", lambda: False)  # of torch 2.7 and later
+    if torch.jit.is_tracing() or exporting():
+        if context.gpu is None:
+            raise RuntimeError("a layer of a software GPU cannot be traced or exported; use a GPU "
+                               "context")
+        raise RuntimeError("x is in host memory, where a layer cannot be traced or exported; "
+                           "expected x on the context's GPU")
+
+
 @torch.compiler.disable
 def through_host_memory(layer: Linear, x: Tensor) -> Tensor:
     """What Linear.__call__ does with a tensor in host memory: a tracer breaks its graph here, as
     there is nothing in it for a compiler. The result is where x is, of x's type, and has no
     gradient."""
+    check_not_traced(layer.context)
     return torch.from_numpy(layer.in_host_memory(host_array(x))).to(x.device, x.dtype)
 
 
@@ -229,5 +242,6 @@ def apply_moe(layer: MoE, x: Tensor, topk_ids: Any, topk_weights: Any) -> Tensor
 @torch.compiler.disable
 def moe_through_host_memory(layer: MoE, x: Tensor, topk_ids: Any, topk_weights: Any) -> Tensor:
     """What MoE.forward does with tokens in host memory, as through_host_memory does it."""
+    check_not_traced(layer.context)
     y = layer.in_host_memory(host_array(x), topk_ids, topk_weights)
     return torch.from_numpy(y).to(x.device, x.dtype)

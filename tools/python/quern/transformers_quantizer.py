@@ -20,35 +20,41 @@ from transformers.utils.quantization_config import QuantizationConfigMixin
 
 from . import _native as native
 from .context import Context
-from .linear import torch_type
-from .torch_modules import QuantizedLinear, replace_linear
+from .linear import check_words, problem_of_layer, torch_type
+from .torch_modules import QuantizedLinear, replace_layers
+
+
+_log = logging.getLogger("quern")
 
 
 @register_quantization_config("quern")
 class QuernConfig(QuantizationConfigMixin):
     """Which format the weights of a model's linear layers get and which GPU computes. `target`
     names a software GPU; with neither `target` nor `device` the first real one is used, or what
-    the environment says. `words` are more of the problem: {"group": 128, "zero": "u8"}. Names in
-    `modules_to_not_convert`, a module's own or the end of its full name, keep the checkpoint's
-    weights, and so does the model's output layer when nothing is named."""
+    the environment says. What has no name here is more of the problem, group=128, zero="u8", and
+    may be given as `words`, {"group": 128}, too. Names in `modules_to_not_convert`, a layer's own
+    or the end of its full name, keep the checkpoint's weights, and so does the model's output layer
+    when nothing is named; one that is of no layer is a warning of the logger "quern"."""
 
     def __init__(self, wq: str = "nf4", *, a: str | None = None, m_max: int = 8,
                  words: dict[str, Any] | None = None, target: str | None = None,
                  device: str | None = None, modules_to_not_convert: list[str] | None = None,
-                 quant_method: str = "quern") -> None:
+                 quant_method: str = "quern", **more: Any) -> None:
         if quant_method != "quern":
             raise ValueError(f"quant_method is {quant_method!r}; expected 'quern'")
         self.quant_method = quant_method  # type: ignore[assignment]  # not one of their own
-        self.wq, self.a, self.m_max, self.words = wq, a, m_max, dict(words or {})
+        if twice := sorted({*(words or {})} & {*more}):
+            raise ValueError(f"{', '.join(twice)} given twice, in words and beside it")
+        self.wq, self.a, self.m_max = wq, a, native.integer("m_max", m_max)
+        self.words = {**(words or {}), **more}
         self.target, self.device = target, device
         self.modules_to_not_convert = modules_to_not_convert
         # a word that is wrong is said here, before a checkpoint is loaded for it
-        native.parse(self.problem(4096, 4096, a or "bf16", False))
+        check_words(wq, a, self.words)
 
     def problem(self, n: int, k: int, a: str, bias: bool) -> str:
         """The problem of one layer."""
-        more = "".join(f" {key}={value}" for key, value in self.words.items())
-        return f"wq={self.wq} n={n} k={k} a={a} bias={int(bias)}{more}"
+        return problem_of_layer(n, k, self.wq, a, bias, self.words)
 
     def to_dict(self) -> dict[str, Any]:
         """What a checkpoint says of itself: not which GPU it was made on."""
@@ -95,15 +101,28 @@ class QuernQuantizer(HfQuantizer):
         config = self.quantization_config
         if self.pre_quantized:
             return model
-        skipped = self._skipped(model)
-        report = replace_linear(
-            model, config.context(), wq=config.wq, a=config.a, m_max=config.m_max,
-            predicate=lambda name, _module: not _named(name, skipped), **config.words)
+        skipped, given = self._skipped(model), config.modules_to_not_convert or []
+        linears = [name for name, module in model.named_modules()
+                   if isinstance(module, torch.nn.Linear)]
+        for name in given:
+            if not any(_named(layer, [name]) for layer in linears):
+                _log.warning("modules_to_not_convert has %r, which is no linear layer's name nor "
+                             "the end of one", name)
+
+        def why_left(name: str, _module: Any) -> str | None:
+            if _named(name, given):
+                return "in modules_to_not_convert"
+            if _named(name, skipped):
+                return "in transformers' default of modules_to_not_convert"
+            return None
+
+        report = replace_layers(model, config.context(), why_left, None, config.words,
+                                wq=config.wq, a=config.a, m_max=config.m_max)
         # so that save_pretrained's files say which layers are as they were
         config.modules_to_not_convert = sorted({*skipped, *report.left})
         # whoever asked for quantised weights hears of those that are not
         heard = logging.WARNING if report.unasked() else logging.INFO
-        logging.getLogger("quern").log(heard, "%s", report)
+        _log.log(heard, "%s", report)
         return model
 
     def is_serializable(self, *_args: Any, **_more: Any) -> bool:
