@@ -230,8 +230,9 @@ static void quotients(void **state)
     corpus_free(&c);
 }
 
-/* The first step: `neg` has a bit for each operand. The first is the one of the others that is to be
- * scaled, with such a sign that it is the same after all signs. With `mask`, the result is VCC. */
+/* The first step: `neg` has a bit for each operand. The first is the one of the others that is
+ * to be scaled, with such a sign that it is the same after all signs. With `mask`, the result is
+ * VCC. */
 static void scale_text(char text[TEXT], bool wide, bool numerator, uint32_t neg, const char *after,
                        bool mask)
 {

@@ -26,9 +26,9 @@ static const uint64_t goc_compare[2][14] = {
      0x60b24ca39d6ad4a5, 0xe30f87754ef6d97d, 0xb32809db650f8fad, 0x86b95c4ea187d815,
      0x5222c2662deaab9d, 0xb34343b44d868b0d}};
 
-/* Halves, all lanes on. tests/class_hardware.h: by modifiers |a| 1, -a 2, upper half of a 4, of the
- * mask 8. tests/float_compare_hardware.h: by predicate, over the modifiers |a| 1, |b| 2, -a 4, -b 8,
- * upper half of a 16, of b 32. */
+/* Halves, all lanes on. tests/class_hardware.h: by modifiers |a| 1, -a 2, upper half of a 4, of
+ * the mask 8. tests/float_compare_hardware.h: by predicate, over the modifiers |a| 1, |b| 2, -a
+ * 4, -b 8, upper half of a 16, of b 32. */
 static const uint64_t goc_class_f16[16] = {
     0xc73e6dbd60db9484, 0x254c3c933bbd77a5, 0x8f6cf7da248ede84, 0x2f7f477d3b33dd25,
     0x2ed2b1a704707445, 0x803b8ce1bbea4d65, 0x33fc24d62aabcf45, 0x35f7ad81b830fd25,

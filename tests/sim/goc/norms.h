@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Conversions of floats to fractions of 16 bits by an RX 9070 (gfx1201), as bjacob/goc publishes them
- * (MIT; captured on 2026-10-08 with MODE = 0xf0). */
+/* Conversions of floats to fractions of 16 bits by an RX 9070 (gfx1201), as bjacob/goc publishes
+ * them (MIT; captured on 2026-10-08 with MODE = 0xf0). */
 #ifndef GOC_NORMS_H
 #define GOC_NORMS_H
 #include <stdint.h>
 
-/* tests/normalized_hardware.h, a float, the half nearest to it, and results: v_cvt_pk_norm_i16_f32 of
- * a, -a and of -|a|, a; v_cvt_pk_norm_u16_f32 of a, -a; v_cvt_pk_norm_i16_f16 and _u16_f16 likewise;
- * v_cvt_norm_i16_f16 and _u16_f16, which keep the upper half of the register. With clamp they are
- * the same. */
+/* tests/normalized_hardware.h, a float, the half nearest to it, and results:
+ * v_cvt_pk_norm_i16_f32 of a, -a and of -|a|, a; v_cvt_pk_norm_u16_f32 of a, -a;
+ * v_cvt_pk_norm_i16_f16 and _u16_f16 likewise; v_cvt_norm_i16_f16 and _u16_f16, which keep the
+ * upper half of the register. With clamp they are the same. */
 static const struct goc_norm {
     uint32_t source, half, results[7];
 } goc_norms[] = {

@@ -232,8 +232,8 @@ static const uint32_t goc_carried[6][3] = {
     {0x66666666, 0x22222222, 0}, {0x1d1d1d1d, 0x11111111, 0}, {0xa7a7a7a7, 0x23232323, 0}};
 
 /* tests/fp64_output_hardware.h and fp64_output_test.cpp: 32 inputs, -0 as the third operand, by
- * output modifier (none, mul:2, mul:4, div:2), clamp and -a, the last innermost; each by a digest (FNV-1a of 64
- * bits, low bytes first) of 512 results, in which every NaN counts as
+ * output modifier (none, mul:2, mul:4, div:2), clamp and -a, the last innermost; each by a
+ * digest (FNV-1a of 64 bits, low bytes first) of 512 results, in which every NaN counts as
  * 0x7ff8000000000000. Left out: square roots and reciprocals, and v_ldexp_f64 by 2^-1. */
 static const uint64_t goc_f64_inputs[32] = {0,
                                             0x8000000000000000,
@@ -286,9 +286,9 @@ static const struct goc_f64 {
                {"v_frexp_mant_f64", "", 0, 0x9169a61e8aad8f45},
                {"v_ldexp_f64", ", v12", 0, 0x91b37a3decfcf2a5}};
 
-/* tests/ds_swizzle_hardware.h, waves of 32 and of 64, by lanes that take part: all, none, odd, even,
- * the first, the last, the lower half, the upper half; over the offsets that the test makes. Each is
- * a digest of whole words: FNV-1a, but a word at a time. */
+/* tests/ds_swizzle_hardware.h, waves of 32 and of 64, by lanes that take part: all, none, odd,
+ * even, the first, the last, the lower half, the upper half; over the offsets that the test
+ * makes. Each is a digest of whole words: FNV-1a, but a word at a time. */
 static const uint64_t goc_swizzle[2][8] = {
     {0x920e53043fabb535, 0x7b42dfa5a5beab25, 0xed21e6a115ee2545, 0x6bfaea55c089d4bd,
      0x50c399c3a69eace4, 0xff23f43888160945, 0xad614b43fdfec3ad, 0xdc6d31d439c3a8fd},
@@ -334,8 +334,8 @@ static const struct goc_row goc_pairs[] = {
     {0x33800000, {0x80010001, 0x80010001, 0, 0, 0, 0, 0, 0}},
     {0x387fffff, {0x83ff03ff, 0x83ff03ff, 0, 0, 0, 0, 0, 0}}};
 
-/* tests/rdna4_div_fixup_hardware.h, f16, f32, f64: every triple of 16 values, the first outermost, by
- * none, -|a| |b| -c, mul:2, div:2, clamp mul:4. */
+/* tests/rdna4_div_fixup_hardware.h, f16, f32, f64: every triple of 16 values, the first
+ * outermost, by none, -|a| |b| -c, mul:2, div:2, clamp mul:4. */
 static const uint64_t goc_fixup_values[3][16] = {
     {0, 0x8000, 1, 0x8001, 0x3ff, 0x400, 0x3c00, 0xbc00, 0x4000, 0x7bff, 0x77ff, 0x7c00, 0xfc00,
      0x7c01, 0xfe03, 0x800},
@@ -354,10 +354,10 @@ static const uint64_t goc_fixup[3][5] = {
     {0x266ed547042c4769, 0x6e00ab1dc302a869, 0x4b7ae2cff5842161, 0xb68d3c7010cf62c9,
      0x49c775e21a5725a5}};
 
-/* tests/rdna4_div_scale_hardware.h, f32 and f64: every pair of 24 denominators and numerators, the
- * denominator outermost; scaled is the denominator, then the numerator; by output modifier (none,
- * mul:2, mul:4, div:2) and, four further on, clamp; by the sign of what is scaled, the others' being
- * without effect. Digests take each result and then its bit of VCC as a byte. */
+/* tests/rdna4_div_scale_hardware.h, f32 and f64: every pair of 24 denominators and numerators,
+ * the denominator outermost; scaled is the denominator, then the numerator; by output modifier
+ * (none, mul:2, mul:4, div:2) and, four further on, clamp; by the sign of what is scaled, the
+ * others' being without effect. Digests take each result and then its bit of VCC as a byte. */
 static const uint64_t goc_scale_values[2][24] = {
     {1,          0x800001,   0xb800001,  0xc000001,  0xc800001,  0x2f800001,
      0x30000001, 0x30800001, 0x3f000001, 0x3f800001, 0x40000001, 0x6f000001,
