@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "goc/corpus.h"
+#include "goc/norms.h"
 #include "goc/rows.h"
 #include "t_gpu.h"
 
@@ -83,6 +84,36 @@ static void pairs(void **state)
 
     (void)state;
     expect_rows(goc_pairs, COUNT(goc_pairs), texts, 0);
+}
+
+static void norms(void **state)
+{
+    static const char *const names[7] = {
+        "v_cvt_pk_norm_i16_f32 v20, v10, -v10", "v_cvt_pk_norm_i16_f32 v20, -|v10|, v10",
+        "v_cvt_pk_norm_u16_f32 v20, v10, -v10", "v_cvt_pk_norm_i16_f16 v20, v12, -v12",
+        "v_cvt_pk_norm_u16_f16 v20, v12, -v12", "v_cvt_norm_i16_f16 v20, v12",
+        "v_cvt_norm_u16_f16 v20, v12"};
+    struct corpus c = corpus_of(ITEMS);
+    char texts[14][TEXT];
+    struct t_gpu g;
+
+    (void)state;
+    for (uint32_t i = 0; i < COUNT(goc_norms); i++) {
+        corpus_set(&c, i, 0, goc_norms[i].source);
+        corpus_set(&c, i, 1, goc_norms[i].half);
+    }
+    for (uint32_t n = 0; n < 14; n++)
+        snprintf(texts[n], sizeof texts[n], "v_mov_b32 v20, 0xa5a5a5a5\\n %s%s", names[n % 7],
+                 n < 7 ? "" : " clamp");
+    if (opened(&g)) {
+        corpus_run(&g, &c, texts, 14);
+        for (uint32_t n = 0; n < 14; n++)
+            for (uint32_t i = 0; i < COUNT(goc_norms); i++)
+                expect_word(texts[n], goc_norms[i].source, c.out[n * c.lanes + i][0],
+                            goc_norms[i].results[n % 7] | (n % 7 < 5 ? 0 : 0xa5a50000));
+        t_gpu_close(&g);
+    }
+    corpus_free(&c);
 }
 
 /* ---- Modifiers ------------------------------------------------------------------------------- */
@@ -199,8 +230,9 @@ static void quotients(void **state)
     corpus_free(&c);
 }
 
-/* The first step: `neg` has a bit for each operand. The first is the one of the others that is to be
- * scaled, with such a sign that it is the same after all signs. With `mask`, the result is VCC. */
+/* The first step: `neg` has a bit for each operand. The first is the one of the others that is
+ * to be scaled, with such a sign that it is the same after all signs. With `mask`, the result is
+ * VCC. */
 static void scale_text(char text[TEXT], bool wide, bool numerator, uint32_t neg, const char *after,
                        bool mask)
 {
@@ -381,9 +413,10 @@ static void swizzles(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes),         cmocka_unit_test(halves),    cmocka_unit_test(fused),
-        cmocka_unit_test(f64_modifiers), cmocka_unit_test(carries),   cmocka_unit_test(swizzles),
-        cmocka_unit_test(pairs),         cmocka_unit_test(quotients), cmocka_unit_test(scales)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bytes),     cmocka_unit_test(halves),
+                                       cmocka_unit_test(fused),     cmocka_unit_test(f64_modifiers),
+                                       cmocka_unit_test(carries),   cmocka_unit_test(swizzles),
+                                       cmocka_unit_test(pairs),     cmocka_unit_test(norms),
+                                       cmocka_unit_test(quotients), cmocka_unit_test(scales)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -142,11 +142,11 @@ FORMULA uint64_t clip_float(double value, i128 least, i128 most)
         default: clip_integer)(VALUE, LEAST, MOST)
 FORMULA uint64_t snorm(float f)
 {
-    return isnan(f) ? 0 : (uint64_t)(int64_t)rintf(32767 * (f < -1 ? -1 : f > 1 ? 1 : f));
+    return isnan(f) ? 0 : (uint64_t)(int64_t)rint(32767.0 * (f < -1 ? -1 : f > 1 ? 1 : f));
 }
 FORMULA uint64_t unorm(float f)
 {
-    return isnan(f) ? 0 : (uint64_t)rintf(65535 * (f < 0 ? 0 : f > 1 ? 1 : f));
+    return isnan(f) ? 0 : (uint64_t)rint(65535.0 * (f < 0 ? 0 : f > 1 ? 1 : f));
 }
 
 /* ---- Floats ---------------------------------------------------------------------------------- */
