@@ -122,7 +122,7 @@ def test_the_readme_in_the_shell(shell):
             (shell.directory / "W").write_bytes(bytes(4 * 4096 * 4096))
             shell(line)
         elif verb == "lint":
-            assert shell(line) == ""  # nothing is found
+            assert "nothing was found" in shell(line)
         elif verb == "tune":
             if not FAKEHIP.is_dir():
                 continue

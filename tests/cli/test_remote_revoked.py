@@ -105,6 +105,11 @@ def test_what_is_said_of_a_revoked_entry(quern, made, top, env):
     done = prewarm(quern, "--jit", "off", env={**env, "QUERN_LOG": "error"}, status=1)
     says = f": its entry is revoked by list 1 of signer {public_key(made)}"
     assert says in done.stderr and "does not have it" not in done.stderr
+    layers = top / "layers.txt"
+    layers.write_text("".join(f"target=gfx1030 m=1 {LAYER.format(n)}\n" for n in (256, 320)))
+    done = quern("cache", "pull", env["QUERN_REMOTE"], "--manifest", layers, "--allow-unverified",
+                 env={**env, "QUERN_REMOTE": "", "QUERN_LOG": "error"}, status=1)
+    assert says in done.stderr and "1 missing" in done.stdout
 
 
 def test_no_older_list_is_accepted(quern, made, top, server, env):
