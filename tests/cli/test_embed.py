@@ -163,7 +163,7 @@ def test_a_missing_kernel_says_what_became_of_the_bundles(host, shipped, tmp_pat
     for (name, reason), path in zip(reasons.items(), paths):
         part = message.split(f"bundle {path} is not used: ")[1].split("; bundle ")[0]
         assert reason in part, (name, part)
-    assert f"; bundle {shipped / 'signed.qkb'} has 1 for {TARGET}, not this one; made" in message
+    assert f"; bundle {shipped / 'signed.qkb'} has 1 for {TARGET}, not this one; mend " in message
     (target,) = run(host, LAYER, **env, QUERN_TARGET="gfx1201", QUERN_BUNDLE_PATH=paths[-1])
     assert f"has 1 for {TARGET}, not this one; made by: quern prewarm --target gfx1201" in target
 
