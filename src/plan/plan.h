@@ -118,7 +118,7 @@ struct plan {
     struct plan_force force;      /* what it was chosen under */
     const struct target *target;
     const struct family *family;
-    char symbol[96]; /* kernel name: for people and profilers, not an identity */
+    char symbol[80]; /* kernel name: for people and profilers, not an identity */
     int m_lo, m_hi;  /* M that it serves, by several slices where those beat the next kernel. The
                        largest kernel serves M above m_hi, too. Kernels of mma_tile share the M from
                        m_lo on with smaller kernels: plan_slices says which takes what */

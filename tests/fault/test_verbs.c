@@ -541,7 +541,8 @@ static void a_kill_leaves_the_cache_whole(void **state)
             release(argv);
             more = r.reached;
             kills += more;
-            if (run(verify))
+            /* there may be no cache yet, which verify calls an error */
+            if (!access(path, F_OK) && run(verify))
                 fail_msg("quern %s %s, killed at call %u: the cache is not whole",
                          killed[i].words[0], killed[i].words[1], at);
             check_files(killed[i].words[1]);

@@ -332,7 +332,7 @@ static void check_launch(const struct quern_problem *p, const char *text)
 {
     static _Alignas(64) char memory[64];
     struct quern_ctx open = {.closed = false};
-    struct quern_op op = {.ctx = &open, .spelling = {.problem = *p}};
+    struct quern_op op = {.ctx = &open, .spelling = {.problem = *p}, .operands = operands_of(p)};
     struct quern_args args = QUERN_INIT(struct quern_args);
     const uint32_t operands = documented(text);
     char wanted[64];
