@@ -5,6 +5,18 @@
 
 #include <string.h>
 
+/* Cycles of a launch at most: sums of a few launches, and percentages of them, fit in 64 bits. */
+#define LONGEST (INT64_MAX / 1024)
+
+/* (cycles · count + more) ÷ of, which may be more than 64 bits hold on the way, and at the end for
+ * layers that no GPU has room for: those take as long as can be said. */
+static int64_t times(int64_t cycles, int64_t count, int64_t more, int64_t of)
+{
+    const __int128 all = ((__int128)cycles * count + more) / of;
+
+    return all < LONGEST ? (int64_t)all : LONGEST;
+}
+
 /* Cycles of the fullest compute unit in a launch of so many slices, from those that the slices of
  * the estimate take. */
 static int64_t of_slices(const struct plan *p, int64_t cycles, int64_t slices)
@@ -12,9 +24,9 @@ static int64_t of_slices(const struct plan *p, int64_t cycles, int64_t slices)
     const int64_t workgroups = p->estimate.workgroups;
 
     if (p->block_rows && p->resident) /* its workgroups are shared out among the slices */
-        return model_ceil_div(cycles * slices, model_together(p));
-    return cycles * model_ceil_div(slices * workgroups, p->target->cus) /
-           model_ceil_div(workgroups * model_together(p), p->target->cus);
+        return times(cycles, slices, model_together(p) - 1, model_together(p));
+    return times(cycles, model_ceil_div(slices * workgroups, p->target->cus), 0,
+                 model_ceil_div(workgroups * model_together(p), p->target->cus));
 }
 
 int64_t plan_cycles(const struct plan *p, int64_t slices)
@@ -56,7 +68,7 @@ static int64_t memory_cycles(const struct plan *p, int64_t rows)
     if (p->family->rows_cycles)
         return 0;
     if (p->block_rows)
-        return p->estimate.memory_cycles * slices_of_blocks(p, rows) / model_together(p);
+        return times(p->estimate.memory_cycles, slices_of_blocks(p, rows), 0, model_together(p));
     /* further rows add their own A and C to the bytes of the first slice */
     return p->estimate.memory_cycles +
            (int64_t)target_memory_cycles(p->target, (double)(row * (rows - p->m_tile)));

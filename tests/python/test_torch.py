@@ -198,8 +198,10 @@ def test_moe_operator(quern, sim, monkeypatch):
         streams = []
 
         def __init__(self, op):
-            self.problem, self.n, self.k, self.choices = op.problem, op.n, op.k, op.choices
-            self.align, self.block_rows = op.align, op.block_rows
+            self.op = op
+
+        def __getattr__(self, name):
+            return getattr(self.op, name)
 
         def launch(self, *, m, stream, a, c, b, rows, experts, rows_used, routing=None):
             self.streams.append(stream)
