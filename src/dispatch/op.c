@@ -6,6 +6,7 @@
 #include "base/os.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 quern_status check_verified(const quern_ctx *ctx)
 {
@@ -100,14 +101,11 @@ static quern_status create_on_base(quern_ctx *ctx, const struct quern_problem *n
 
 /* After base kernels did not serve, as `base` says, and the op's own kernels may not be compiled
  * either: puts the former reason in front of the latter, which ends with a remedy. */
-static quern_status tell_base(const struct error_record *base, quern_status status)
+static quern_status tell_base(const char *base, quern_status status)
 {
-    struct error_record why;
-
-    if (status != QUERN_E_WOULD_COMPILE)
-        return status;
-    error_save(&why);
-    FAIL(status, "base kernels do not serve: %.300s; %s", base->message, why.message);
+    FAIL_IF(status == QUERN_E_WOULD_COMPILE, status, "base kernels do not serve: %s; %s", base,
+            quern_last_error()->message);
+    return status;
 }
 
 /* Makes the kernels of an op, at once or in the background. */
@@ -125,6 +123,8 @@ static quern_status make_op(quern_ctx *ctx, const struct quern_problem *normal, 
     const bool based =
         !normal->kernels && (flags & QUERN_OP_BASE || ctx->settings.base == QUERN_BASE_ON);
     struct plan_set plans;
+    char base
+        [301]; /* why base kernels do not serve: no whole error record, which is 6 KB of stack */
     quern_op *op;
 
     if ((op = op_on_base(ctx, normal, m_max, based, jit)))
@@ -132,12 +132,12 @@ static quern_status make_op(quern_ctx *ctx, const struct quern_problem *normal, 
     TRY(check_verified(ctx));
     if (based && create_on_base(ctx, normal, m_max, jit, out) == QUERN_OK)
         return QUERN_OK;
-    struct error_record base;
-    error_save(&base);
+    if (based)
+        snprintf(base, sizeof base, "%s", quern_last_error()->message);
     TRY(op_plan(ctx, normal, m_max, &plans, &op));
     const quern_status status = make_own(op, &plans, m_max, flags, jit);
     if (status != QUERN_OK)
-        return based ? tell_base(&base, status) : status;
+        return based ? tell_base(base, status) : status;
     return give(op, out);
 }
 

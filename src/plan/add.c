@@ -60,19 +60,25 @@ quern_status plan_limit(struct plan *p)
     return QUERN_OK;
 }
 
-quern_status plan_add(struct plan_set *set, const struct plan *base, int m_tile, bool last)
+quern_status plan_one(const struct plan *base, int m_tile, bool last, struct plan *p)
 {
-    struct plan *const p = &set->plans[set->count];
-
     *p = *base;
-    p->m_lo = set->count ? p[-1].m_hi + 1 : 1;
+    p->m_lo = 1;
     p->m_hi = p->m_tile = m_tile;
     /* the largest serves larger M in slices, which read them again; which of the base kernels that
      * is depends on the layer */
     p->weights_once = !last && !plan_is_base(p);
     TRY(name_kernel(p));
     TRY(model_choose(NULL, p));
-    TRY(plan_limit(p));
+    return plan_limit(p);
+}
+
+quern_status plan_add(struct plan_set *set, const struct plan *base, int m_tile, bool last)
+{
+    struct plan *const p = &set->plans[set->count];
+
+    TRY(plan_one(base, m_tile, last, p));
+    p->m_lo = set->count ? p[-1].m_hi + 1 : 1;
     set->count++;
     return QUERN_OK;
 }

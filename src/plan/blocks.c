@@ -61,8 +61,7 @@ static quern_status add_block(struct plan_set *set, const struct plan *base, int
     for (size_t i = 0; i < COUNT(units); i++) {
         const struct family *const f = family_of(&base->problem, base->target, units[i]);
         const int m_tile = f ? slice_rows(f, block_rows) : 0;
-        struct plan_set one = {.count = 0};
-        struct plan by = *base;
+        struct plan one, by = *base;
 
         by.family = f;
         by.block_rows = block_rows;
@@ -71,10 +70,10 @@ static quern_status add_block(struct plan_set *set, const struct plan *base, int
         tried = true;
         if (units[i] == PLAN_UNITS_TILES)
             by.meant_for = by.together * m_tile;
-        const quern_status added =
-            plan_add(&one, &by, m_tile, m_tile != block_rows || block_rows >= PLAN_MMA_M_MAX);
-        if (added == QUERN_OK && (status != QUERN_OK || block_is_faster(&one.plans[0], p))) {
-            *p = one.plans[0];
+        const bool last = m_tile != block_rows || block_rows >= PLAN_MMA_M_MAX;
+        if (plan_one(&by, m_tile, last, &one) == QUERN_OK &&
+            (status != QUERN_OK || block_is_faster(&one, p))) {
+            *p = one;
             status = QUERN_OK;
         }
         /* the model does not know how often waves of the others load A: counted on gfx942 (int4,

@@ -30,15 +30,13 @@ static const int tile_rows[] = {PLAN_M_MAX, 128};
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* Appends the only kernel of another set. Before that it removes kernels from the end of the set,
+/* Appends a kernel. Before that it removes kernels from the end of the set,
  * the first `kept` excepted, that are modelled to take longer for their fewer rows. The estimates
  * of most kernels are too high by more than CLOSE_LESS per cent; so a kernel whose estimate is
  * `close` is removed for one of those already if that takes up to CLOSE_LESS per cent more. */
 #define CLOSE_LESS 3
-static void put_kernel(struct plan_set *set, const struct plan_set *other, size_t kept)
+static void put_kernel(struct plan_set *set, const struct plan *put, size_t kept)
 {
-    const struct plan *const put = &other->plans[0];
-
     while (set->count > kept) {
         const struct plan *const below = &set->plans[set->count - 1];
         const int less = below->estimate.close && !put->estimate.close ? CLOSE_LESS : 0;
@@ -47,7 +45,7 @@ static void put_kernel(struct plan_set *set, const struct plan_set *other, size_
         set->count--;
     }
     struct plan *const p = &set->plans[set->count++];
-    *p = other->plans[0];
+    *p = *put;
     p->m_lo = set->count > 1 ? p[-1].m_hi + 1 : 1;
 }
 
@@ -61,14 +59,13 @@ static quern_status add_mma(struct plan_set *set, struct plan base, const struct
                             int64_t m_max)
 {
     size_t kept = !set->count || set->plans[0].products == PRODUCTS_PACKED ? 0 : 1;
-    struct plan_set tall = {0}, low = {0};
+    struct plan tall, low;
 
     base.family = family;
-    TRY(plan_add(&tall, &base, mma_tiles[0], COUNT(mma_tiles) == 1));
+    TRY(plan_one(&base, mma_tiles[0], COUNT(mma_tiles) == 1, &tall));
     const int fewest = family->fewest_rows(&base);
-    if (fewest < mma_tiles[0] && set->count && plan_add(&low, &base, fewest, false) == QUERN_OK &&
-        model_faster(&low.plans[0], &set->plans[set->count - 1], 100) &&
-        model_pays(&low.plans[0], &tall.plans[0])) {
+    if (fewest < mma_tiles[0] && set->count && plan_one(&base, fewest, false, &low) == QUERN_OK &&
+        model_faster(&low, &set->plans[set->count - 1], 100) && model_pays(&low, &tall)) {
         put_kernel(set, &low, kept);
         kept = set->count;
     }
@@ -145,21 +142,22 @@ static bool has_room(const struct plan_set *set)
  */
 static quern_status add_tiles(struct plan_set *set, struct plan base)
 {
-    struct plan_set tall = {0}, low = {0}, fine = {0}, both = *set;
+    struct plan_set both = *set;
+    struct plan tall, low, fine;
 
     base.meant_for = PLAN_TILE_LARGE;
-    TRY(plan_add(&tall, &base, tile_rows[0], true));
-    TRY(plan_add(&low, &base, tile_rows[1], true));
-    const int64_t per_row[] = {tall.plans[0].estimate.kernel_cycles * tile_rows[1],
-                               low.plans[0].estimate.kernel_cycles * tile_rows[0]};
+    TRY(plan_one(&base, tile_rows[0], true, &tall));
+    TRY(plan_one(&base, tile_rows[1], true, &low));
+    const int64_t per_row[] = {tall.estimate.kernel_cycles * tile_rows[1],
+                               low.estimate.kernel_cycles * tile_rows[0]};
     const bool is_tall = per_row[0] <= per_row[1];
-    const struct plan *const large = is_tall ? &tall.plans[0] : &low.plans[0];
+    const struct plan *const large = is_tall ? &tall : &low;
     append_tile(set, large);
     if (!is_tall || !has_room(&both))
         return QUERN_OK;
     base.meant_for = PLAN_TILE_FINE;
-    TRY(plan_add(&fine, &base, tile_rows[1], true));
-    append_tile(&both, &fine.plans[0]);
+    TRY(plan_one(&base, tile_rows[1], true, &fine));
+    append_tile(&both, &fine);
     append_tile(&both, large);
     if (both.plans[both.count - 2].m_lo < both.plans[both.count - 1].m_lo && pays(&both, set))
         *set = both;
@@ -236,22 +234,21 @@ static quern_status add_listed_tiles(struct plan_set *set, struct plan base,
 {
     base.family = tiles;
     for (const int *rows = tiles->m_tiles; *rows; rows++) {
-        struct plan_set one = {0};
-        struct plan *const p = &one.plans[0];
+        struct plan p;
 
-        if (plan_add(&one, &base, *rows, true) != QUERN_OK)
+        if (plan_one(&base, *rows, true, &p) != QUERN_OK)
             continue; /* no shape of it fits */
-        p->m_lo = listed_tile_from(p, set);
-        if (!p->m_lo)
+        p.m_lo = listed_tile_from(&p, set);
+        if (!p.m_lo)
             continue;
-        while (set->count && set->plans[set->count - 1].m_lo >= p->m_lo)
+        while (set->count && set->plans[set->count - 1].m_lo >= p.m_lo)
             set->count--;
         if (set->count) {
             struct plan *const below = &set->plans[set->count - 1];
-            if (below->m_hi >= p->m_lo)
-                below->m_hi = p->m_lo - 1;
+            if (below->m_hi >= p.m_lo)
+                below->m_hi = p.m_lo - 1;
         }
-        set->plans[set->count++] = *p;
+        set->plans[set->count++] = p;
     }
     set->m_max = set->plans[set->count - 1].m_hi;
     return QUERN_OK;
@@ -279,9 +276,9 @@ static quern_status add_products(struct plan_set *set, struct plan base, int64_t
             "kernels; wq=%s a=%s on %s has none",
             weight_name(problem->wq), dtype_name(problem->a), base.target->name);
     for (size_t i = 0; i < COUNT(simt_tiles) && !predequant; i++) {
-        struct plan_set one = {0};
+        struct plan one;
         const size_t kept = base.family->larger_may_win ? 1 : set->count;
-        TRY(plan_add(&one, &base, simt_tiles[i], !mma && i + 1 == COUNT(simt_tiles)));
+        TRY(plan_one(&base, simt_tiles[i], !mma && i + 1 == COUNT(simt_tiles), &one));
         put_kernel(set, &one, kept);
     }
     if (mma)

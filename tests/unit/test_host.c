@@ -163,9 +163,32 @@ static void another_rounding_mode_changes_nothing(void **state)
     in_child(rounding_body);
 }
 
+/* Makes all kernels of an op, for which more is planned than for one, where base kernels were
+ * wanted and are not there; exits the child when that fails. */
+static void make_op_without_base(const char *name)
+{
+    struct quern_options o = QUERN_INIT(struct quern_options);
+    struct quern_problem p = QUERN_INIT(struct quern_problem);
+    char path[PATH_MAX];
+    quern_ctx *ctx;
+    quern_op *op;
+
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    o.target = TARGET;
+    o.cache_dir = path;
+    o.worker_path = t_worker_path();
+    o.allow_unverified = 1;
+    T_MUST(quern_problem_parse(PROBLEM, &p) == QUERN_OK);
+    T_MUST(quern_open(&o, &ctx) == QUERN_OK);
+    T_MUST(quern_op_create_flags(ctx, &p, 8, QUERN_OP_BASE, &op) == QUERN_OK);
+    quern_op_release(op);
+    quern_close(ctx);
+}
+
 static void *on_small_stack(void *user)
 {
     make_kernel(user);
+    make_op_without_base(user);
     return NULL;
 }
 
