@@ -412,15 +412,18 @@ NUMBER uint32_t sat_u8(int32_t x)
 {
     return (uint32_t)(x < 0 ? 0 : x > 255 ? 255 : x);
 }
+/* Numbers of -1 to 1 and of 0 to 1 as integers of 16 bits. The product is rounded once, to an
+ * integer, as captured on gfx1201 (bjacob/goc): in f32 it would be rounded before, and a number
+ * that is just below a half and an integer could become that. */
 NUMBER uint32_t norm_i16(float f)
 {
-    const float bounded = f != f ? 0 : f < -1 ? -1 : f > 1 ? 1 : f;
-    return (uint32_t)(int32_t)rintf(bounded * 32767) & 0xffff;
+    const double bounded = f != f ? 0 : f < -1 ? -1 : f > 1 ? 1 : f;
+    return (uint32_t)(int32_t)rint(bounded * 32767) & 0xffff;
 }
 NUMBER uint32_t norm_u16(float f)
 {
-    const float bounded = f > 0 ? f > 1 ? 1 : f : 0;
-    return (uint32_t)(int32_t)rintf(bounded * 65535);
+    const double bounded = f > 0 ? f > 1 ? 1 : f : 0;
+    return (uint32_t)(int32_t)rint(bounded * 65535);
 }
 
 /* ---- Packed values --------------------------------------------------------------------------- */
