@@ -267,10 +267,11 @@ int64_t plan_launch_cycles(const struct plan *p, int64_t rows);
 int64_t plan_slices_cycles(const struct plan_slice *slices, size_t count);
 
 /*
- * What people are told of a launch of so many rows: its cycles, and what takes them. Beside
- * plan_launch_cycles it reckons with the bandwidth that streams of loads get, and with the path
- * from a compute unit to its nearest cache, where the family counts that. Kernels are not chosen by
- * it: of several families only some count the path, and whoever does not would seem the faster.
+ * What people are told of a launch of so many rows: its cycles, and, unless `bound` is null, what
+ * takes them. Beside plan_launch_cycles it reckons with the bandwidth that streams of loads get,
+ * and with the path from a compute unit to its nearest cache, where the family counts that. Kernels
+ * are not chosen by it: of several families only some count the path, and whoever does not would
+ * seem the faster.
  */
 enum plan_bound { PLAN_BOUND_ISSUE, PLAN_BOUND_CACHE_PATH, PLAN_BOUND_MEMORY };
 int64_t plan_expected_cycles(const struct plan *p, int64_t rows, enum plan_bound *bound);

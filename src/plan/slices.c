@@ -88,9 +88,10 @@ int64_t plan_busy_cycles(const struct plan *p, int64_t kernel, int64_t memory, i
     const int64_t loads = path ? path + target_latency_cycles(p->target) : 0;
     const int64_t most = kernel > loads ? kernel : loads;
 
-    *bound = most <= sustained ? PLAN_BOUND_MEMORY
-             : kernel < loads  ? PLAN_BOUND_CACHE_PATH
-                               : PLAN_BOUND_ISSUE;
+    if (bound)
+        *bound = most <= sustained ? PLAN_BOUND_MEMORY
+                 : kernel < loads  ? PLAN_BOUND_CACHE_PATH
+                                   : PLAN_BOUND_ISSUE;
     return most > sustained ? most : sustained;
 }
 
@@ -102,11 +103,10 @@ int64_t plan_expected_cycles(const struct plan *p, int64_t rows, enum plan_bound
 
 int64_t plan_expected_slices(const struct plan_slice *slices, size_t count, enum plan_bound *bound)
 {
-    int64_t cycles = plan_expected_cycles(slices->plan, slices->rows, bound);
-    enum plan_bound rest;
+    int64_t cycles = 0;
 
-    for (size_t i = 1; i < count; i++)
-        cycles += plan_expected_cycles(slices[i].plan, slices[i].rows, &rest);
+    for (size_t i = 0; i < count; i++)
+        cycles += plan_expected_cycles(slices[i].plan, slices[i].rows, i ? NULL : bound);
     return cycles;
 }
 

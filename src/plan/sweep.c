@@ -56,10 +56,8 @@ bool plan_cost_of(const struct plan_set *set, enum plan_units units, int m, stru
     if (set->plans[0].block_rows || !choose(set, units, m, &p))
         return false;
     const int slices = (m + p.m_tile - 1) / p.m_tile;
-    enum plan_bound bound;
-
     *cost = (struct plan_cost){
-        .us = target_microseconds(p.target, (double)plan_expected_cycles(&p, m, &bound)),
+        .us = target_microseconds(p.target, (double)plan_expected_cycles(&p, m, NULL)),
         .slots = slices * (double)p.estimate.slots * p.wave_size / ((double)q->n * (double)q->k)};
     return true;
 }
@@ -79,7 +77,6 @@ static void add_kernels(struct str *out, const struct plan_set *set, int m)
 {
     struct plan_slice slices[2];
     const size_t count = plan_slices(set, m, slices);
-    enum plan_bound bound;
 
     for (size_t i = 0; i < count; i++) {
         str_addf(out, "%s%s", i ? ", then " : "", slices[i].plan->symbol);
@@ -89,7 +86,7 @@ static void add_kernels(struct str *out, const struct plan_set *set, int m)
     }
     str_addf(out, ": %.1f us\n",
              target_microseconds(set->plans[0].target,
-                                 (double)plan_expected_slices(slices, count, &bound)));
+                                 (double)plan_expected_slices(slices, count, NULL)));
 }
 
 /* What the promises of a set's problem cost; nothing where there are none. */
