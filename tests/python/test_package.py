@@ -314,7 +314,8 @@ def test_sentences_name_options_as_python_has_them(quern):
         "no target; set Context(target=…) or QUERN_TARGET to a name"
     with pytest.raises(quern.InputError, match="no target.*QUERN_TARGET") as caught:
         quern.Context(device="sim")
-    assert "options" not in str(caught.value)
+    assert "options" not in str(caught.value) and "--target" not in str(caught.value)
+    assert "Context(target=…) or QUERN_TARGET" in str(caught.value)
 
 
 def test_numbers_that_are_none_are_told_by_name(quern, sim):

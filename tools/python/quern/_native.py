@@ -170,8 +170,10 @@ _OF_INPUT = ("QUERN_E_ARGUMENT", "QUERN_E_PROBLEM", "QUERN_E_TARGET")
 
 
 def _in_python(message: str) -> str:
-    """A sentence of the library's with an option by the name that it has here."""
-    return re.sub(r"\boptions\.target\b", "Context(target=…)", message)
+    """A sentence of the library's with an option by the name that it has here, and not by that of
+    the command's option, which the library gives beside it."""
+    return re.sub(r"\boptions\.target\b( \(of the command: --target\))?", "Context(target=…)",
+                  message)
 
 
 def _load() -> ctypes.CDLL:
