@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Making the plan of one kernel, and adding it to a set of plans, for the files of plan/ that decide
- * which kernels a problem has. Pure. */
+/* Making the plan of one kernel, and adding it to a set of plans, for the files of plan/ that
+ * decide which kernels a problem has. Pure. */
 #ifndef QUERN_PLAN_ADD_H
 #define QUERN_PLAN_ADD_H
 
