@@ -252,7 +252,7 @@ FAKEBLAS    := $(B)/lib/fakehip/libhipblaslt.so.0
 FAKEHIP_OBJ := $(addprefix $(B)/tests/fakehip/,device.o graph.o memory.o module.o stream.o)
 FAKECUDA    := $(B)/lib/fakecuda/libcuda.so.1
 FAKECUBLAS  := $(B)/lib/fakecuda/libcublasLt.so.12
-CUDA_BIN    := $(addprefix $(B)/tests/fakehip/,test_cuda test_cublas)
+CUDA_BIN    := $(addprefix $(B)/tests/fakehip/,test_cuda test_cublas test_early)
 # The suite of dispatch once more, on GPUs.
 DISPATCH_HIP := $(B)/tests/fakehip/test_dispatch_hip_long
 FAKEHIP_BIN := $(filter-out $(CUDA_BIN),$(patsubst %.c,$(B)/%,$(wildcard tests/fakehip/test_*.c))) \

@@ -252,6 +252,7 @@ static quern_status write_launch(struct cpu_program *b, const struct cpu_launch 
         str_addf(&text, "operand %s %s %s\n", a->name, path,
                  a->typed     ? "typed"
                  : a->written ? "write"
+                 : a->late    ? "late"
                               : "read");
         const quern_status status = write_file(b, a->name, a->at, a->bytes);
         if (status != QUERN_OK) {

@@ -25,6 +25,7 @@ struct cpu_argument {
     void *at;         /* the operand's bytes on the host */
     size_t bytes;     /* of the operand, or of the number: 4 or 8 */
     bool written;     /* the kernel writes the operand: it is read back */
+    bool late;        /* the launch in front may write what the kernel reads here */
     bool typed;       /* instead: it is read back, and written if the kernel's parameter says so */
     int64_t value;    /* of a number */
 };

@@ -20,6 +20,8 @@
  *    fenced in front of copies.
  *  - Accesses to global memory lie in an operand and are aligned to their size; operands are
  *    written only by stg, each element once, and read through ldg only if no kernel writes them.
+ *  - What the launch in front may write is loaded by ldg_late alone, behind the wait for that launch
+ *    that the very thread made and passed the operand through. Nor does a thread store before it.
  *  - When no thread and no copy can go on, the threads have met a deadlock.
  *
  * This file is long because all of it is one model, which kernels must not see into.
@@ -90,6 +92,8 @@ struct fiber {
     uint8_t *stack;
     uint32_t thread;
     bool done, knows_start; /* of shared memory: check_shared_start was called */
+    bool waited;            /* for the launch in front, */
+    std::vector<const uint8_t *> passed; /* and starts of operands that it may read since */
     vector_clock clock;
     std::vector<uint32_t> unpublished; /* words that it stored since its last publish_stores */
     std::vector<late_product> products;
@@ -143,6 +147,7 @@ struct operand {
     uint8_t *at;
     size_t bytes;
     bool written; /* by the kernel */
+    bool late;    /* read by it, and perhaps written by the launch in front */
     std::string name;
     std::vector<bool> stored; /* of each byte */
 };
@@ -176,6 +181,24 @@ static void check_read(const void *at, size_t bytes, size_t alignment, const cha
 
     if (o.written)
         fault("%s of operand %s, which the kernel writes", what, o.name.c_str());
+    if (o.late)
+        fault("%s of operand %s, which the launch in front may write: it wants ldg_late", what,
+              o.name.c_str());
+}
+
+static void check_late_read(const void *at, size_t bytes, size_t alignment)
+{
+    const operand &o = check_global(at, bytes, alignment, "load");
+
+    if (o.written)
+        fault("load of operand %s, which the kernel writes", o.name.c_str());
+    if (!running->waited)
+        fault("load of operand %s before the launch in front is waited for", o.name.c_str());
+    for (const uint8_t *start : running->passed)
+        if (start == o.at)
+            return;
+    fault("load of operand %s, which the wait for the launch in front was not told of",
+          o.name.c_str());
 }
 
 static void check_store(const void *at, size_t bytes)
@@ -185,6 +208,8 @@ static void check_store(const void *at, size_t bytes)
 
     if (!o.written)
         fault("store to operand %s, which is only read", o.name.c_str());
+    if (!running->waited)
+        fault("store to operand %s before the launch in front is waited for", o.name.c_str());
     for (size_t i = first; i < first + bytes; i++) {
         if (o.stored[i])
             fault("second store to byte %zu of operand %s", i, o.name.c_str());
@@ -457,7 +482,8 @@ static void run_fiber()
 static void start_fiber(fiber &f, uint32_t thread)
 {
     f.thread = thread;
-    f.done = f.knows_start = false;
+    f.done = f.knows_start = f.waited = false;
+    f.passed.clear();
     f.unpublished.clear();
     f.products.clear();
     f.sums = nullptr;
@@ -752,6 +778,23 @@ template <class T> static auto ldg(const T *from)
     machine::check_read(from, sizeof(T), sizeof(T), "load");
     memcpy(&value, from, sizeof(T));
     return value;
+}
+
+template <class T> static auto ldg_late(const T *from)
+{
+    typename std::conditional<(sizeof(T) < 4), unsigned, T>::type value = {};
+
+    machine::check_late_read(from, sizeof(T), sizeof(T));
+    memcpy(&value, from, sizeof(T));
+    return value;
+}
+static inline void let_next_launch_begin() {}
+template <class... T> static void await_launch_in_front(const T *...pointers)
+{
+    machine::running->waited = true;
+    for (const void *const at : {(const void *)nullptr, (const void *)pointers...})
+        if (at)
+            machine::running->passed.push_back(machine::find_operand(at, 1, "wait for").at);
 }
 
 static inline void prefetch(const void *from)

@@ -6,6 +6,7 @@
  *
  *     grid X Y | threads N | shared BYTES | seed S
  *     operand NAME FILE read|write     an address: that of the file, mapped
+ *     operand NAME FILE late           read, and the launch in front may write it
  *     operand NAME FILE typed          written if the kernel's parameter is no pointer to const
  *     number BYTES VALUE               4 or 8 bytes
  */
@@ -26,7 +27,7 @@ struct launch {
     std::vector<bool> stored; /* by parameter of the kernel: what it points to may be written */
 };
 
-static bool map_operand(const char *name, const char *path, bool written, launch &l)
+static bool map_operand(const char *name, const char *path, bool written, bool late, launch &l)
 {
     struct stat st;
     const int fd = open(path, written ? O_RDWR : O_RDONLY);
@@ -44,7 +45,7 @@ static bool map_operand(const char *name, const char *path, bool written, launch
     if (at == MAP_FAILED)
         return false;
     operands.push_back(
-        {(uint8_t *)at, bytes, written, name, std::vector<bool>(written ? bytes : 0)});
+        {(uint8_t *)at, bytes, written, late, name, std::vector<bool>(written ? bytes : 0)});
     l.arguments.push_back((uint64_t)(uintptr_t)at);
     return true;
 }
@@ -67,7 +68,7 @@ static bool read_line(const char *line, launch &l)
         const size_t index = l.arguments.size();
         const bool stored = index < l.stored.size() && l.stored[index];
         return map_operand(name, path, strcmp(access, "typed") ? !strcmp(access, "write") : stored,
-                           l);
+                           !strcmp(access, "late"), l);
     }
     if (sscanf(line, "number %u %llu", &bytes, &value) == 2) {
         l.arguments.push_back(value);

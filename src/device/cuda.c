@@ -91,6 +91,25 @@ static int prepare(void *function, unsigned lds_bytes)
     return error || !cuda.function_load ? error : cuda.function_load(function);
 }
 
+/* Work of the stream after which a launch may begin early is whatever kernel stands in front of it,
+ * as soon as all blocks of that one have said so or ended; other work it begins behind, as usual. A
+ * stream that is being captured records the same. */
+static int launch_early(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                        unsigned block_x, unsigned block_y, unsigned block_z, unsigned lds_bytes,
+                        void *stream, void **parameters, void **extra)
+{
+    struct cuda_launch_attribute early = {.id = CUDA_PROGRAMMATIC_STREAM_SERIALIZATION,
+                                          .value.flag = 1};
+    const struct cuda_launch_config config = {.grid = {grid_x, grid_y, grid_z},
+                                              .block = {block_x, block_y, block_z},
+                                              .shared_bytes = lds_bytes,
+                                              .stream = stream,
+                                              .attributes = &early,
+                                              .attribute_count = 1};
+
+    return cuda.launch_config(&config, function, parameters, extra);
+}
+
 static int event_create(void **event)
 {
     return cuda.event_create(event, 0);
@@ -121,6 +140,7 @@ static const char *fill(void *handle, struct gpu_api *api)
         .retain = retain,
         .release = release,
         .prepare = prepare,
+        .launch_early = launch_early,
         .event_create = event_create,
         .last_error = last_error,
         .error_name = error_name,

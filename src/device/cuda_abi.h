@@ -37,6 +37,23 @@ enum cuda_attribute {
 /* CUfunction_attribute */
 enum { CUDA_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8 };
 
+/* CUlaunchConfig and CUlaunchAttribute, of launches that have more to say than a grid. */
+struct cuda_launch_attribute {
+    int id; /* enum cuda_launch_attribute_id */
+    char padding[8 - sizeof(int)];
+    union {
+        char bytes[64];
+        int flag;
+    } value;
+};
+enum cuda_launch_attribute_id { CUDA_PROGRAMMATIC_STREAM_SERIALIZATION = 6 };
+struct cuda_launch_config {
+    unsigned grid[3], block[3], shared_bytes;
+    void *stream;
+    struct cuda_launch_attribute *attributes;
+    unsigned attribute_count;
+};
+
 /* CU_LAUNCH_PARAM_END */
 #define CUDA_PARAM_END ((void *)0)
 
@@ -76,6 +93,8 @@ enum { CUDA_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8 };
     X(retain, cuDevicePrimaryCtxRetain, (void **context, int device))                              \
     X(release, cuDevicePrimaryCtxRelease_v2, (int device))                                         \
     X(function_attribute, cuFuncSetAttribute, (void *function, int attribute, int value))          \
+    X(launch_config, cuLaunchKernelEx,                                                             \
+      (const struct cuda_launch_config *config, void *function, void **parameters, void **extra))  \
     X(event_create, cuEventCreate, (void **event, unsigned flags))                                 \
     X(error_name, cuGetErrorName, (int error, const char **name))
 

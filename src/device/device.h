@@ -16,6 +16,8 @@ struct device_product; /* a product of matrices of fixed sizes, prepared */
 struct device_launch {
     uint32_t grid[3], block[3];
     uint32_t lds_bytes; /* of dynamic LDS */
+    bool early;         /* may begin before the work in front of it in the stream has ended, which
+                         * the kernel then waits for: of targets with CAP_EARLY_LAUNCH alone */
     const void *kernarg;
     size_t kernarg_bytes;
     void *stream;

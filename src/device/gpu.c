@@ -3,16 +3,15 @@
  * A GPU behind its vendor's runtime, on top of the table of gpu.h.
  *
  * A launch is one call of the runtime's on the caller's stream and nothing else: no allocation, no
- * lock, no other call. The runtime copies the kernel arguments before it returns. It demands that
- * the stream's device is the thread's current one, as for every launch of the host's own; so it is
- * the caller who sets the device, and an error that says it was not set names that. A thread that
- * never had a device (CUDA: no context) is lent the context's for the call.
+ * lock, no other call. The runtime copies kernel arguments before it returns. It demands that the
+ * stream's device is the thread's current one, as for every launch of the host's own; so the caller
+ * sets the device, and an error that says it was not set names that. A thread that never had a
+ * device (CUDA: no context) is lent the context's for the call.
  *
- * Everything else (loading, memory) sets the device and restores the caller's. Calls that a stream
- * capture of this thread forbids are made in the relaxed mode, which leaves the capture alone.
- * After a failed call the thread's last error is taken back: a host that polls it sees only its
- * own. An error that leaves the device of no more use is said once as what it is; from then on
- * every call says so without asking the runtime.
+ * Everything else sets the device and restores the caller's. Calls that a capture of this thread
+ * forbids are made in the relaxed mode, which leaves the capture alone. After a failed call the
+ * thread's last error is taken back: a host that polls it sees only its own. An error that leaves
+ * the device of no more use is said once as what it is; then every call says so by itself.
  */
 #include "device/gpu.h"
 
@@ -68,11 +67,11 @@ static quern_status status_of(int error)
 static quern_status call_failed(const struct gpu_runtime *runtime, const struct gpu_api *api,
                                 int error, enum gpu_call call)
 {
-    const char *const name = api->error_name(error);
-    const char *hint = "";
+    const char *const name = api->error_name(error), *hint = "";
 
     (void)api->last_error();
-    if ((error == GPU_INVALID_HANDLE || error == GPU_INVALID_CONTEXT) && call == GPU_launch)
+    const bool launches = call == GPU_launch || call == GPU_launch_early;
+    if (launches && (error == GPU_INVALID_HANDLE || error == GPU_INVALID_CONTEXT))
         hint = runtime->wrong_device_hint;
     else if (error == GPU_NO_DEVICE)
         hint = runtime->no_device_hint;
@@ -209,8 +208,9 @@ static int launch_once(const struct gpu *d, const struct device_kernel *k,
     void *extra[] = {GPU_PARAM_BUFFER_POINTER, (void *)l->kernarg, GPU_PARAM_BUFFER_SIZE, &bytes,
                      d->runtime->param_end};
 
-    return d->api->launch(k->function, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1],
-                          l->block[2], l->lds_bytes, l->stream, NULL, extra);
+    return (l->early ? d->api->launch_early : d->api->launch)(
+        k->function, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2],
+        l->lds_bytes, l->stream, NULL, extra);
 }
 
 static quern_status launch(struct device *base, struct device_kernel *k,
@@ -226,7 +226,7 @@ static quern_status launch(struct device *base, struct device_kernel *k,
         error = launch_once(d, k, l);
         leave(d, &callers);
     }
-    return error == GPU_OK ? QUERN_OK : failed(d, error, GPU_launch);
+    return error == GPU_OK ? QUERN_OK : failed(d, error, l->early ? GPU_launch_early : GPU_launch);
 }
 
 static quern_status capturing(struct device *base, void *stream, bool *is)

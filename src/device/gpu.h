@@ -44,6 +44,12 @@
        unsigned block_y, unsigned block_z, unsigned lds_bytes, void *stream, void **parameters,    \
        void **extra),                                                                              \
       "hipModuleLaunchKernel", "cuLaunchKernel")                                                   \
+    /* the same, of a launch that is `early` (device.h); HIP has none, and is not asked */         \
+    X(launch_early,                                                                                \
+      (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,        \
+       unsigned block_y, unsigned block_z, unsigned lds_bytes, void *stream, void **parameters,    \
+       void **extra),                                                                              \
+      "", "cuLaunchKernelEx")                                                                      \
     X(is_capturing, (void *stream, int *status), "hipStreamIsCapturing", "cuStreamIsCapturing")    \
     X(exchange_mode, (int *mode), "hipThreadExchangeStreamCaptureMode",                            \
       "cuThreadExchangeStreamCaptureMode")                                                         \

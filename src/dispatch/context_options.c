@@ -24,6 +24,7 @@ static const char *const known_variables[] = {
     "QUERN_CACHE_TRUST",
     "QUERN_BLAS",
     "QUERN_BASE",
+    "QUERN_WEIGHTS",
     "QUERN_FORCE",
     "QUERN_REMOTE_TRUST",
     "QUERN_REMOTE_GRACE_MS",
@@ -161,13 +162,14 @@ static quern_status fill(const struct quern_options *o, struct settings *s)
     static const char *const toolchains[] = {"any", "exact"};
     static const char *const blases[] = {"auto", "off"};
     static const char *const bases[] = {"auto", "on", "off"};
+    static const char *const weights_are[] = {"any", "constant"};
     static const char *const remote_trusts[] = {"keys", "transport"};
     static const char *const remote_modes[] = {"r", "rw"};
     static const char *const levels[] = {"error", "warn", "info", "debug"};
     int device = (int)o->device, mode = (int)o->cache_mode, jit = (int)o->jit,
         level = (int)o->log_level, toolchain = (int)o->toolchain, trust = (int)o->cache_trust,
-        blas = (int)o->blas, base = (int)o->base, remote_trust = (int)o->remote_trust,
-        remote_mode = (int)o->remote_mode;
+        blas = (int)o->blas, base = (int)o->base, weights = (int)o->weights,
+        remote_trust = (int)o->remote_trust, remote_mode = (int)o->remote_mode;
     const char *text;
 
     TRY(choose_device(&device));
@@ -178,6 +180,7 @@ static quern_status fill(const struct quern_options *o, struct settings *s)
     TRY(choose("QUERN_TOOLCHAIN", toolchains, 2, QUERN_TOOLCHAIN_ANY, &toolchain));
     TRY(choose("QUERN_BLAS", blases, 2, QUERN_BLAS_AUTO, &blas));
     TRY(choose("QUERN_BASE", bases, 3, QUERN_BASE_AUTO, &base));
+    TRY(choose("QUERN_WEIGHTS", weights_are, 2, QUERN_WEIGHTS_ANY, &weights));
     TRY(choose("QUERN_REMOTE_TRUST", remote_trusts, 2, QUERN_REMOTE_TRUST_KEYS, &remote_trust));
     TRY(choose("QUERN_REMOTE_MODE", remote_modes, 2, QUERN_REMOTE_MODE_R, &remote_mode));
     TRY(choose_grace(o->remote_grace_ms, &s->remote_grace_ms));
@@ -189,6 +192,7 @@ static quern_status fill(const struct quern_options *o, struct settings *s)
     s->toolchain = (enum quern_toolchain)toolchain;
     s->blas = (enum quern_blas)blas;
     s->base = (enum quern_base)base;
+    s->weights = (enum quern_weights)weights;
     s->remote_trust = (enum quern_remote_trust)remote_trust;
     s->remote_mode = (enum quern_remote_mode)remote_mode;
     s->log_level = (enum quern_log_level)level;

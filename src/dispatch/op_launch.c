@@ -110,6 +110,8 @@ static quern_status check_args(const quern_op *op, const struct quern_args *args
         if (address || !operand_rows[i].optional)
             TRY(check_address(&operand_rows[i], address));
     }
+    FAIL_IF(args->flags & ~(uint64_t)QUERN_WEIGHTS_CONSTANT, QUERN_E_ARGUMENT,
+            "args.flags are %" PRIu64 "; expected 0 or QUERN_WEIGHTS_CONSTANT", args->flags);
     TRY(check_aligned_slots(p, args, m));
     return check_strides(p, args);
 }
@@ -199,6 +201,14 @@ static quern_status launch_products(quern_op *op, const struct quern_args *args,
     return op_blas_multiply(op, blas, args, m, stream, done);
 }
 
+/* Whether a launch may begin before the work in front of it in the stream has ended. */
+static bool begins_early(const quern_ctx *ctx, const struct quern_args *args)
+{
+    return ctx->id.target->capabilities & CAP_EARLY_LAUNCH &&
+           (args->flags & QUERN_WEIGHTS_CONSTANT ||
+            ctx->settings.weights == QUERN_WEIGHTS_ALL_CONSTANT);
+}
+
 quern_status quern_op_launch(quern_op *op, const struct quern_args *given, int64_t m, void *stream)
 {
     struct quern_args own;
@@ -234,8 +244,10 @@ quern_status quern_op_launch(quern_op *op, const struct quern_args *given, int64
         const struct plan_slice *const s = &slices[i];
         const struct kernel *const kernel = set->kernels[index_of(set, s->plan)];
         _Alignas(16) uint8_t kernarg[KERNARG_MAX];
-        struct device_launch launch = {
-            .lds_bytes = plan_launch_lds(s->plan), .kernarg = kernarg, .stream = stream};
+        struct device_launch launch = {.lds_bytes = plan_launch_lds(s->plan),
+                                       .early = begins_early(op->ctx, args),
+                                       .kernarg = kernarg,
+                                       .stream = stream};
 
         plan_geometry(s->plan, s->slices, device->facts.compute_units, launch.grid, launch.block);
         arg_numbers(&values, s, done, launch.grid, args->lda, args->ldc);

@@ -145,7 +145,8 @@ quern_status verify_text(const struct plan_slice *s, const char *source,
             *a = (struct cpu_argument){.name = o.name,
                                        .at = host->at[args[i]],
                                        .bytes = o.bytes,
-                                       .written = o.access == QUERN_SIM_WRITE};
+                                       .written = o.access == QUERN_SIM_WRITE,
+                                       .late = operand_rows[args[i]].owner == OWNER_LAUNCH};
         else
             *a = (struct cpu_argument){.bytes = plan_arg_bytes(args[i]),
                                        .value = (int64_t)values.of[args[i]]};

@@ -7,17 +7,17 @@
 
 _Static_assert(OPERAND_COUNT <= QUERN_OPERANDS_MAX && OPERAND_COUNT <= 32,
                "callers' arrays hold every operand, and so do the bits of operands_of");
-_Static_assert(sizeof(struct quern_args) ==
-                   sizeof(size_t) + (OPERAND_COUNT + 1) * sizeof(void *) + 3 * sizeof(int64_t),
+_Static_assert(sizeof(struct quern_args) == sizeof(size_t) + (OPERAND_COUNT + 1) * sizeof(void *) +
+                                                3 * sizeof(int64_t) + sizeof(uint64_t),
                "every address in quern_args but that of the workspace is an operand's");
 
 const struct operand_row operand_rows[OPERAND_COUNT] = {
-#define ROW(name, alignment, weights, optional)                                                    \
-    {#name, offsetof(struct quern_args, name), alignment, weights, optional},
-#define OPERAND(number, name, present, element, shape, access, alignment, weights)                 \
-    ROW(name, alignment, weights, false)
-#define OPTIONAL(number, name, present, element, shape, access, alignment, weights)                \
-    ROW(name, alignment, weights, true)
+#define ROW(name, alignment, owner, optional)                                                      \
+    {#name, offsetof(struct quern_args, name), alignment, OWNER_##owner, optional},
+#define OPERAND(number, name, present, element, shape, access, alignment, owner)                   \
+    ROW(name, alignment, owner, false)
+#define OPTIONAL(number, name, present, element, shape, access, alignment, owner)                  \
+    ROW(name, alignment, owner, true)
 #include "problem/operands.def"
 #undef ROW
 };
@@ -222,7 +222,7 @@ bool operand_describe(const struct quern_problem *p, enum operand which, int64_t
                                   .rank = shape.rank,
                                   .bytes = element.bytes,
                                   .access = operand_access(p, which),
-                                  .weights = row->weights};
+                                  .weights = row->owner == OWNER_WEIGHTS};
     /* N and K are at most 2^30 and m is less than 2^31, so that the product fits 64 bits, but for
      * stacks of more than 2^60 weights of op=moe, which no memory holds */
     for (int i = 0; i < shape.rank; i++)

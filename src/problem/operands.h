@@ -19,13 +19,16 @@ enum operand {
     OPERAND_COUNT
 };
 
+/* Whom an operand belongs to, as operands.def says. */
+enum operand_owner { OWNER_WEIGHTS, OWNER_LAYER, OWNER_LAUNCH };
+
 /* What an operand is in every problem that has it. */
 struct operand_row {
     const char *name;
     size_t in_args;     /* offset of its address in struct quern_args */
     unsigned alignment; /* of its address, in bytes; a power of two */
-    bool weights;       /* one of those that quern_quantize makes */
-    bool optional;      /* a launch may leave it out */
+    enum operand_owner owner;
+    bool optional; /* a launch may leave it out */
 };
 extern const struct operand_row operand_rows[OPERAND_COUNT];
 

@@ -58,7 +58,7 @@ static quern_status quantise(const struct quern_problem *p, const float *values,
 /* Whether quern_quantize makes operand i of a problem; describes it if so. */
 static bool is_made(const struct quern_problem *p, int i, struct quern_operand *o)
 {
-    return operand_rows[i].weights && operand_describe(p, (enum operand)i, 1, o);
+    return operand_rows[i].owner == OWNER_WEIGHTS && operand_describe(p, (enum operand)i, 1, o);
 }
 
 /* Allocates and fills the operands that quern_quantize makes. When it fails, made[] has the first

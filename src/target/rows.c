@@ -95,7 +95,7 @@
     .capabilities = capabilities_
 #define CAPS_SM80 (CAP_MMA_16816 | CAP_CP_ASYNC)
 #define CAPS_SM89 (CAPS_SM80 | CAP_MMA_FP8)
-#define CAPS_SM90 (CAPS_SM89 | CAP_BULK)
+#define CAPS_SM90 (CAPS_SM89 | CAP_BULK | CAP_EARLY_LAUNCH)
 #define SIMULATED .judge = JUDGE_SIM
 
 /* clang-format off */

@@ -49,6 +49,7 @@
     X(MMA_FP8, mma_fp8, "mma.sync of e4m3 and e5m2")                                               \
     X(CP_ASYNC, cp_async, "cp.async, from global to shared memory past registers")                 \
     X(BULK, bulk, "cp.async.bulk, and mbarriers that count its bytes")                             \
+    X(EARLY_LAUNCH, early_launch, "griddepcontrol, for launches that begin before others end")     \
     X(WARPGROUP_MMA, warpgroup_mma, "wgmma, in code for this very processor")
 
 enum target_capability_bit {
@@ -62,7 +63,7 @@ enum target_capability {
     TARGET_CAPABILITIES(TARGET_CAPABILITY)
 #undef TARGET_CAPABILITY
 };
-_Static_assert(TARGET_CAPABILITY_COUNT <= 31, "capabilities are the bits of an int");
+_Static_assert(TARGET_CAPABILITY_COUNT <= 32, "capabilities are the bits of an unsigned int");
 
 /* Who makes the GPU. The numbers are places in the tables of vendors.def, which say what is
  * particular to a vendor. */

@@ -7,7 +7,7 @@
 #define PROBE(name)           KERNEL(name, 64)(const u32 *in, u32 *out)
 #define WARPGROUP_PROBE(name) KERNEL(name, 128)(const u32 *in, u32 *out)
 #define IN(i)       ldg(in + item() * 16 + (i))
-#define OUT(i, v)   stg<u32>(out + item() * 16 + (i), v)
+#define OUT(i, v)   (await_launch_in_front(), stg<u32>(out + item() * 16 + (i), v))
 
 PROBE(shared_words)
 {
@@ -37,9 +37,23 @@ PROBE(global_loads)
     OUT(6, four.x), OUT(7, four.y), OUT(8, four.z), OUT(9, four.w);
 }
 
+PROBE(late_loads)
+{
+    const u32 t = item();
+    let_next_launch_begin();
+    await_launch_in_front(in);
+    const u32x2 two = ldg_late((const u32x2 *)in + t);
+    const u32x4 four = ldg_late((const u32x4 *)in + t);
+    OUT(0, ldg_late((const u8 *)in + t)), OUT(1, ldg_late((const u16 *)in + t));
+    OUT(2, ldg_late(in + t)), OUT(3, as_bits(ldg_late((const float *)in + t)));
+    OUT(4, two.x), OUT(5, two.y);
+    OUT(6, four.x), OUT(7, four.y), OUT(8, four.z), OUT(9, four.w);
+}
+
 PROBE(global_stores)
 {
     u16 *const halves = (u16 *)(out + item() * 16);
+    await_launch_in_front();
     stg<u16>(halves, (u16)IN(0));
     stg<u16>(halves + 1, (u16)IN(1));
     stg<u32>(out + item() * 16 + 1, IN(2));

@@ -95,7 +95,8 @@ def load(path):
 
 def make(directory):
     os.makedirs(directory, exist_ok=True)
-    source = "constexpr unsigned SHARED_START = 1024;\n"  # of sm_90 and later
+    # of sm_90 and later
+    source = "constexpr unsigned SHARED_START = 1024;\nconstexpr bool EARLY = true;\n"
     for path in ("templates/cuda/prelude/ptx.cu", "templates/cuda/prelude/warpgroup.cu",
                  "tests/cpu/primitives.cu"):
         with open(os.path.join(ROOT, path), encoding="utf-8") as f:

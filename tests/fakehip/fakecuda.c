@@ -239,6 +239,30 @@ int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsign
                                  of_hip);
 }
 
+static atomic_uint early_launches;
+
+unsigned fakecuda_early_launches(void)
+{
+    return atomic_load(&early_launches);
+}
+
+int cuLaunchKernelEx(const struct cuda_launch_config *config, void *function, void **parameters,
+                     void **extra)
+{
+    const struct cuda_launch_attribute *const a = config->attributes;
+    const unsigned *const grid = config->grid, *const block = config->block;
+
+    if (config->attribute_count != 1 || a->id != CUDA_PROGRAMMATIC_STREAM_SERIALIZATION ||
+        a->value.flag != 1)
+        return hipErrorInvalidValue;
+    const int error =
+        cuLaunchKernel(function, grid[0], grid[1], grid[2], block[0], block[1], block[2],
+                       config->shared_bytes, config->stream, parameters, extra);
+    if (error == hipSuccess)
+        atomic_fetch_add(&early_launches, 1);
+    return error;
+}
+
 /* ---- Streams, memory, events ----------------------------------------------------------------- */
 
 int cuStreamIsCapturing(void *stream, int *status)

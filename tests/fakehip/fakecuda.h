@@ -8,6 +8,8 @@
 
 /* How often the primary context of a device is retained. */
 FAKEHIP_API int fakecuda_retained(int device);
+/* How many launches so far were allowed to begin before the one in front of them ended. */
+FAKEHIP_API unsigned fakecuda_early_launches(void);
 
 FAKEHIP_API int cuCtxGetDevice(int *device);
 FAKEHIP_API int cuMemcpyHtoDAsync_v2(void *to, const void *from, size_t bytes, void *stream);

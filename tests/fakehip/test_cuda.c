@@ -93,7 +93,8 @@ static void unload(struct device *d, struct device_kernel *k)
     free_cubin();
 }
 
-static quern_status launch(struct device *d, struct device_kernel *k, uint32_t lds, void *stream)
+static quern_status launch_as(struct device *d, struct device_kernel *k, uint32_t lds, void *stream,
+                              bool early)
 {
     static const uint8_t kernarg[24];
 
@@ -101,9 +102,15 @@ static quern_status launch(struct device *d, struct device_kernel *k, uint32_t l
                                 &(struct device_launch){.grid = {4, 1, 1},
                                                         .block = {256, 1, 1},
                                                         .lds_bytes = lds,
+                                                        .early = early,
                                                         .kernarg = kernarg,
                                                         .kernarg_bytes = sizeof kernarg,
                                                         .stream = stream});
+}
+
+static quern_status launch(struct device *d, struct device_kernel *k, uint32_t lds, void *stream)
+{
+    return launch_as(d, k, lds, stream, false);
 }
 
 static void expect(quern_status status, quern_status wanted, const char *words)
@@ -190,6 +197,26 @@ static void test_launches_and_contexts(void **state)
     assert_ptr_equal(context_now(), context);
     assert_int_equal(cuCtxSetCurrent(NULL), 0);
     close_device(other);
+    close_device(d);
+}
+
+/* One that may begin early is one call of the driver's too, and its failures have that call's name.
+ */
+static void test_early_launches(void **state)
+{
+    struct device *const d = open_device(0);
+    struct device_kernel *const k = load(d, 0);
+    const unsigned before = fakecuda_early_launches();
+
+    (void)state;
+    assert_int_equal(launch(d, k, 0, NULL), QUERN_OK);
+    assert_int_equal(fakecuda_early_launches(), before);
+    assert_int_equal(launch_as(d, k, 0, NULL, true), QUERN_OK);
+    assert_int_equal(fakecuda_early_launches(), before + 1);
+    expect(launch_as(d, k, target_named("sm_90")->lds_bytes, NULL, true), QUERN_E_DEVICE,
+           "cuLaunchKernelEx failed");
+    assert_int_equal(fakecuda_early_launches(), before + 1);
+    unload(d, k);
     close_device(d);
 }
 
@@ -390,6 +417,7 @@ int main(void)
         cmocka_unit_test(test_facts_and_contexts),
         cmocka_unit_test(test_memory_and_time),
         cmocka_unit_test(test_launches_and_contexts),
+        cmocka_unit_test(test_early_launches),
         cmocka_unit_test(test_dynamic_shared_memory),
         cmocka_unit_test(test_objects_that_are_no_use),
         cmocka_unit_test(test_captures),

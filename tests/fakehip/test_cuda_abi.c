@@ -47,6 +47,21 @@ SAME(CUDA_MULTIPROCESSOR_COUNT, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
 SAME(CUDA_L2_CACHE_SIZE, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
 SAME(CUDA_COMPUTE_CAPABILITY_MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
 SAME(CUDA_COMPUTE_CAPABILITY_MINOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+SAME(CUDA_PROGRAMMATIC_STREAM_SERIALIZATION, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
+_Static_assert(sizeof(struct cuda_launch_attribute) == sizeof(CUlaunchAttribute) &&
+                   offsetof(struct cuda_launch_attribute, value) ==
+                       offsetof(CUlaunchAttribute, value),
+               "attributes of launches");
+#define CONFIG(ours, theirs)                                                                       \
+    _Static_assert(offsetof(struct cuda_launch_config, ours) == offsetof(CUlaunchConfig, theirs),  \
+                   #theirs)
+CONFIG(grid, gridDimX);
+CONFIG(block, blockDimX);
+CONFIG(shared_bytes, sharedMemBytes);
+CONFIG(stream, hStream);
+CONFIG(attributes, attrs);
+CONFIG(attribute_count, numAttrs);
+_Static_assert(sizeof(struct cuda_launch_config) == sizeof(CUlaunchConfig), "a launch");
 SAME(CUDA_MAX_DYNAMIC_SHARED_SIZE_BYTES, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
 SAME(GPU_CAPTURE_NONE, CU_STREAM_CAPTURE_STATUS_NONE);
 SAME(GPU_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_MODE_RELAXED);
@@ -62,6 +77,7 @@ _Static_assert(sizeof(CUstreamCaptureStatus) == sizeof(int) &&
                    #function)
 TAKES(cuLaunchKernel, CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
       unsigned, CUstream, void **, void **);
+TAKES(cuLaunchKernelEx, const CUlaunchConfig *, CUfunction, void **, void **);
 TAKES(cuDevicePrimaryCtxRetain, CUcontext *, CUdevice);
 TAKES(cuInit, unsigned);
 TAKES(cuDeviceGetName, char *, int, CUdevice);

@@ -5,14 +5,21 @@
     layers_cuda.py check [WQ…]  every format (or those named: nf4, fp4, mxfp4, int4, fp8, none),
                                 type and kind of scale and zero point, M = 1 to 64, against a
                                 product in double precision, and op=dequant against the weights
+    layers_cuda.py mixtures     mixtures of experts (op=moe) of every format against the same, their
+                                blocks made by op=moe_align, which is compared with the CPU's
+    layers_cuda.py chain [N]    N chains (200) of layers that each read what the one before wrote,
+                                with launches that begin early, against the same chains without
     layers_cuda.py time [WORDS] layers of language models of weights as these words of a problem
                                 say ("wq=nf4", "wq=int4 zero=u8" or "wq=fp8 a=fp8"), beside torch's
-                                dense product in bf16
+                                dense product in bf16; `early`: launches that may begin before the
+                                one in front of them ends (QUERN_WEIGHTS_CONSTANT)
+    layers_cuda.py time-mixtures  layers of models with experts, some tokens at a time, beside as
+                                many launches of op=gemm as the tokens have choices
 
-`time` prints microseconds a launch: weights are cold (launches rotate over 600 MB), launches are
-in a CUDA graph of 40 that each wait for the one before, the median of 9 replays counts. It needs
-torch with CUDA and libquern.so on the loader's path. Exit status 1: a layer is wrong; 77: no GPU
-here.
+`time` prints microseconds a launch: weights are cold (launches rotate over 600 MB, or over the
+experts of a stack), launches are in a CUDA graph of 40 that each wait for the one before, the
+median of 9 replays counts. It needs torch with CUDA and libquern.so on the loader's path. Exit
+status 1: a layer is wrong; 77: no GPU here.
 """
 import pathlib
 import sys
@@ -45,6 +52,13 @@ ROWS = [1, 2, 3, 4, 5, 8, 9, 13, 16, 17, 24, 31, 32, 33, 48, 63, 64]
 TIMED = [(28672, 4096), (57344, 8192), (4096, 14336), (12288, 4096), (19456, 2560), (4096, 4096),
          (1024, 4096)]
 ROTATE_BYTES, LAUNCHES, REPLAYS = 600 << 20, 40, 9
+# Layers with experts: name, words of the problem, experts, chosen of them, N and K.
+MIXTURES = [("gpt-oss-20b gate_up", "wq=mxfp4", 32, 4, 5760, 2880),
+            ("gpt-oss-20b down", "wq=mxfp4", 32, 4, 2880, 2880),
+            ("Qwen3-30B-A3B gate_up", "wq=int4", 128, 8, 1536, 2048),
+            ("Qwen3-30B-A3B down", "wq=int4", 128, 8, 2048, 768),
+            ("Mixtral-8x7B gate_up", "wq=nf4", 8, 2, 28672, 4096)]
+TOKENS = (1, 2, 4, 8, 16, 64)
 
 
 def on_gpu(make, *arguments, **words):
@@ -118,8 +132,8 @@ def plain_layer(wq, n, k, a, bias, c):
     return operands, weights
 
 
-def launch(op, m, **tensors):
-    op.launch(m=m, stream=torch.cuda.current_stream().cuda_stream,
+def launch(op, m, early=False, **tensors):
+    op.launch(m=m, stream=torch.cuda.current_stream().cuda_stream, weights_constant=early,
               **{name: int(t.data_ptr()) for name, t in tensors.items()})
 
 
@@ -264,10 +278,154 @@ def time_layer(ctx, n, k, words):
         x = on_gpu(torch.randn, m, k, dtype=torch.bfloat16)
         y = on_gpu(torch.empty, m, n, dtype=torch.bfloat16)
         narrow = x.to(ALL_TYPES[a])
-        ours = microseconds(lambda i: launch(op, m, a=narrow, c=y, **weights[i % len(weights)]))
+        ours, early = (microseconds(lambda i: launch(op, m, a=narrow, c=y, early=e,
+                                                     **weights[i % len(weights)]))
+                       for e in (False, True))
         theirs = microseconds(lambda i: torch.matmul(x, dense[i % len(dense)].t(), out=y))
-        print(f"{n:6} {k:6} {m:3} {ours:9.2f} {packed / ours / 1e6:6.2f} {theirs:9.2f} "
+        print(f"{n:6} {k:6} {m:3} {ours:9.2f} {packed / ours / 1e6:6.2f} {early:9.2f} "
+              f"{packed / early / 1e6:6.2f} {theirs:9.2f} "
               f"{2 * n * k / theirs / 1e6:6.2f}", flush=True)
+
+
+# ---- Launches that begin early ----
+
+def check_chains(ctx, count):
+    """Each layer of a chain reads what the one before wrote, at once: one that read too early would
+    differ from the same chain of plain launches, whose order of arithmetic is the same."""
+    width, depth, wrong = 2048, 12, 0
+    makers = {"wq=nf4 c=bf16 a=bf16": lambda: layer("nf4", width, width, 64, False, False,
+                                                    "bf16")[0],
+              "wq=int4 group=128 scale=bf16 zero=u8 c=bf16 a=bf16": lambda: int4_layer(
+                  width, width, 128, "bf16", "u8", "k8", False, "bf16")[0],
+              "wq=none c=bf16 a=bf16": lambda: plain_layer("none", width, width, "bf16", False,
+                                                           "bf16")[0],
+              "wq=nf4 c=f32 a=f32": lambda: layer("nf4", width, width, 64, False, False, "f32")[0]}
+    for words, make in makers.items():
+        op = ctx.op(f"{words} n={width} k={width}", m_max=64)
+        layers = [make() for _ in range(depth)]
+        kind = TYPES["f32" if "a=f32" in words else "bf16"]
+        for m in (1, 8, 33, 64):
+            buffers = [on_gpu(torch.empty, m, width, dtype=kind) for _ in range(2)]
+            start = (on_gpu(torch.randn, m, width) * 1e-3).to(kind)
+            results = []
+            for early in [False] + [True] * (count // 16):
+                buffers[0].copy_(start)
+                for i in range(depth):
+                    launch(op, m, a=buffers[i % 2], c=buffers[1 - i % 2], early=early, **layers[i])
+                results.append(buffers[depth % 2].clone())
+            differing = sum(not torch.equal(results[0].view(torch.uint8), r.view(torch.uint8))
+                            for r in results[1:])
+            wrong += differing
+            print(f"{'BAD' if differing else 'ok '} {len(results) - 1} chains of {depth} layers, "
+                  f"m={m} {words}: {differing} differ", flush=True)
+    return wrong
+
+
+# ---- Mixtures of experts ----
+
+def mixture(words, experts, n, k, bias=False):
+    """Random operands of a stack of experts, and their weights in double precision, [E,N,K]."""
+    wq = words.split()[0][3:]
+    rows = experts * n
+    if wq == "int4":
+        zero = next((w[5:] for w in words.split() if w.startswith("zero=")), "none")
+        operands, weights = int4_layer(rows, k, 128, "bf16", zero, "k8", bias, "bf16")
+    elif wq in PLAIN:
+        operands, weights = plain_layer(wq, rows, k, "bf16", bias, "bf16")
+        if wq == "fp8":
+            scales = on_gpu(torch.rand, experts) + 0.1
+            weights = weights / operands["b_scale"].double() * scales.double().repeat_interleave(
+                n)[:, None]
+            operands["b_scale"] = scales
+    else:
+        operands, weights = layer(wq, rows, k, 32 if wq == "mxfp4" else 64, False, bias, "bf16")
+    return operands, weights.reshape(experts, n, k)
+
+
+def routed(op, topk_ids, device_op=None):
+    """rows, experts and rows_used on the GPU, by the CPU's lists or by op=moe_align."""
+    lists = [torch.from_numpy(x).cuda() for x in op.align(topk_ids)]
+    if device_op:
+        made = [torch.full_like(x, 7) for x in lists]
+        launch(device_op, topk_ids.shape[0], topk_ids=torch.from_numpy(topk_ids).cuda(),
+               **dict(zip(("rows", "experts", "rows_used"), made)))
+        used = int(lists[2].item())
+        blocks = used // op.block_rows(topk_ids.shape[0])
+        same = (torch.equal(made[2], lists[2]) and torch.equal(made[0], lists[0]) and
+                torch.equal(made[1][:blocks], lists[1][:blocks]))
+        return made, same
+    return lists, True
+
+
+def check_mixture(ctx, words, experts, top_k, n, k, act):
+    wide = f"op=moe {words} n={n} k={k} a=bf16 c=bf16 experts={experts} top_k={top_k} bias=1{act}"
+    wide += " group=128 scale=bf16" if "int4" in words else ""
+    op, worst, listed = ctx.op(wide, m_max=64), 0.0, True
+    operands, weights = mixture(words, experts, n, k, True)
+    bias = operands["bias"].double().reshape(experts, n)
+    for m in (1, 2, 7, 64):
+        choices = torch.rand(m, experts).topk(top_k).indices.to(torch.int32)
+        lists, same = routed(op, choices.numpy(), op.aligner(m))
+        listed &= same
+        x = on_gpu(torch.randn, m, k).bfloat16()
+        routing = on_gpu(torch.rand, m * top_k)
+        y = on_gpu(torch.full, (m * top_k, n // 2 if act else n), float("nan")).bfloat16()
+        launch(op, m, a=x, c=y, routing=routing,
+               **dict(zip(("rows", "experts", "rows_used"), lists)), **operands)
+        flat = choices.flatten().long().cuda()
+        right = torch.stack([weights[e] @ x[i // top_k].double() + bias[e]
+                             for i, e in enumerate(flat)])
+        if act:
+            gate, up = right[:, : n // 2], right[:, n // 2:]
+            right = torch.nn.functional.silu(gate) * up
+        right = right * routing.double()[:, None]
+        error = ((y.double() - right).abs().max() / right.abs().max()).item()
+        worst = error if not error <= worst else worst
+    fine = worst <= PRODUCT_ERROR["bf16"] and listed
+    print(f"{'ok ' if fine else 'BAD'} {worst:.1e} {wide}{'' if listed else ', lists differ'}",
+          flush=True)
+    return fine
+
+
+def check_mixtures(ctx):
+    cases = [(words, experts, top_k, n, k, act)
+             for words in ("wq=nf4", "wq=fp4", "wq=mxfp4", "wq=int4", "wq=int4 zero=u8",
+                           "wq=int4 zero=scaled", "wq=fp8", "wq=none")
+             for experts, top_k, n, k, act in ((8, 2, 256, 512, ""), (32, 4, 130, 1024, ""),
+                                               (128, 8, 384, 256, " act=silu_mul glu=halves"))]
+    wrong = sum(not check_mixture(ctx, *case) for case in cases)
+    print(f"{len(cases)} mixtures of 4 numbers of tokens: {wrong} wrong")
+    return wrong
+
+
+def time_mixture(ctx, name, words, experts, top_k, n, k):
+    more = " group=128 scale=bf16" if "int4" in words else ""
+    op = ctx.op(f"op=moe {words} n={n} k={k} a=bf16 c=bf16 experts={experts} top_k={top_k}{more}",
+                m_max=TOKENS[-1])
+    one = ctx.op(f"{words} n={n} k={k} a=bf16 c=bf16{more}", m_max=1)
+    operands = mixture(words, experts, n, k)[0]
+    each = {part: t.reshape(experts, -1) for part, t in operands.items()}
+    packed = sum(t.nbytes for t in operands.values()) / experts
+    for m in TOKENS:
+        lists, distinct = [], 0
+        for i in range(LAUNCHES):  # one token takes the experts in turn, more of them at random
+            ids = ((torch.arange(top_k) + i * top_k) % experts)[None] if m == 1 else torch.rand(
+                m, experts).topk(top_k).indices
+            distinct += ids.unique().numel() / LAUNCHES
+            lists.append(dict(zip(("rows", "experts", "rows_used"),
+                                  routed(op, ids.to(torch.int32).numpy())[0])))
+        x = on_gpu(torch.randn, m, k, dtype=torch.bfloat16)
+        y = on_gpu(torch.empty, m * top_k, n, dtype=torch.bfloat16)
+        plain, early = (microseconds(lambda i: launch(op, m, a=x, c=y, early=e, **operands,
+                                                      **lists[i])) for e in (False, True))
+        apart = float("nan")
+        if m == 1:
+            apart = microseconds(lambda i: [
+                launch(one, 1, a=x, c=y[j], **{part: t[(i * top_k + j) % experts]
+                                               for part, t in each.items()})
+                for j in range(top_k)])
+        print(f"{name:22} {m:3} {distinct:6.1f} {plain:9.2f} {packed * distinct / plain / 1e6:6.2f}"
+              f" {early:9.2f} {apart:9.2f}", flush=True)
 
 
 def layer_bytes(n, k, words):
@@ -287,7 +445,8 @@ def layer_bytes(n, k, words):
 
 def main():
     verb, words = sys.argv[1:2], sys.argv[2:]
-    if not (verb == ["check"] and set(words) <= {*VALUES, *PLAIN} or verb == ["time"]):
+    if not (verb == ["check"] and set(words) <= {*VALUES, *PLAIN} or
+            verb and verb[0] in ("time", "time-mixtures", "chain", "mixtures")):
         print(__doc__, file=sys.stderr)
         return 2
     if not torch.cuda.is_available():
@@ -298,7 +457,17 @@ def main():
     with quern.Context(device="cuda") as ctx:
         if verb == ["check"]:
             return 1 if check(ctx, words or [*VALUES, *PLAIN]) else 0
-        print("     N      K   M  quern us   TB/s  dense us   TB/s")
+        if verb == ["chain"]:
+            return 1 if check_chains(ctx, int(words[0]) if words else 200) else 0
+        if verb == ["mixtures"]:
+            return 1 if check_mixtures(ctx) else 0
+        if verb == ["time-mixtures"]:
+            print("layer                tokens  experts  us   TB/s  early us  by op=gemm us")
+            for case in MIXTURES:
+                time_mixture(ctx, *case)
+                torch.cuda.empty_cache()
+            return 0
+        print("     N      K   M  quern us   TB/s  early us   TB/s  dense us   TB/s")
         for n, k in TIMED:
             time_layer(ctx, n, k, " ".join(words) or "wq=nf4")
             torch.cuda.empty_cache()

@@ -32,6 +32,7 @@ KERNEL(SYMBOL, WAVES * 32)(LAYER_OPERANDS const u8 *b, SCALE_OPERANDS c_element 
     ENTER_LAYER
     float shift = 0;
 
+    let_next_launch_begin();
     check_shared_start();
 #if SCALE_IS_NESTED
     shift = ldg(offset);
@@ -41,6 +42,7 @@ KERNEL(SYMBOL, WAVES * 32)(LAYER_OPERANDS const u8 *b, SCALE_OPERANDS c_element 
     for (u32 i = item(); i < 16 * 32; i += ITEMS)
         sts<float>(TABLE + i * 4, VALUES.value[i / 32]);
     sync_group();
+    await_launch_in_front();
     UNROLL for (u32 i = 0; i < CHUNKS; i++) {
         const u64 chunk = ((u64)group_x() * CHUNKS + i) * ITEMS + item();
         float values[8];

@@ -18,10 +18,10 @@ DEVICE void load_a(const a_element *from, float (&values)[8])
 {
     if constexpr (A_TYPE == F32) {
         UNROLL for (u32 i = 0; i < 8; i++)
-            values[i] = ldg(from + i);
+            values[i] = ldg_late(from + i);
     } else {
         UNROLL for (u32 i = 0; i < 4; i++) {
-            const u32 pair = ldg((const u32 *)from + i);
+            const u32 pair = ldg_late((const u32 *)from + i);
             values[2 * i] = widen<A_TYPE>(pair & 0xffff);
             values[2 * i + 1] = widen<A_TYPE>(pair >> 16);
         }
@@ -74,6 +74,7 @@ KERNEL(SYMBOL, WAVES * 32)
  SLOT_OPERANDS c_element *c, int m, int first, i64 lda, i64 ldc)
 {
     ENTER_LAYER
+    let_next_launch_begin();
     const u32 lane = item() % 32;
     const u32 group = SLICES_FIRST ? group_y() : group_x();
     const u32 slice = SLICES_FIRST ? group_x() : group_y(), begin = slice * M_TILE;
@@ -95,6 +96,7 @@ KERNEL(SYMBOL, WAVES * 32)
     for (u32 i = item(); i < 16 * 32; i += WAVES * 32)
         sts<float>(TABLE + i * 4, VALUES.value[i / 32]);
     sync_group();
+    await_launch_in_front(a);
     NO_UNROLL for (u32 column = lane * 8; column < K; column += STEP)
         step(LAYER_NAME SCALE_NAMES SLOT_NAME sums, row, column, a, lda, (u32)first + begin,
              its_rows, b, shift);

@@ -15,6 +15,9 @@
 // columns of a row, stay in registers beside its values. SUMMERS warps add what the consumers of a
 // row have, and store C.
 //
+// The producer waits for no launch in front (prelude/ptx): weights are on their way while that one
+// ends. In a mixture it does, for who routes tokens decides whose weights they are.
+//
 // Where K is longer than a chunk, a workgroup takes BATCH tiles of rows through the first chunk,
 // then through the second, and so on, so that A is loaded once for each; the summers keep sums of
 // the chunks before in shared memory.
@@ -329,7 +332,7 @@ DEVICE void load_a_scales(LAYER_PARAMETER SLOT_PARAMETER a_sums &scales, const f
             UNROLL for (u32 i = 0; i < 2; i++) {
                 const u32 row = A_ROW(t * 8 + item() % 4 * 2 + i);
                 if (!RAGGED || column < K)
-                    scales[s][t][i] = ldg(a_scale + (u64)row * BLOCKS + column / BLOCK);
+                    scales[s][t][i] = ldg_late(a_scale + (u64)row * BLOCKS + column / BLOCK);
             }
         }
     }
@@ -420,6 +423,10 @@ DEVICE void consume(LAYER_PARAMETER SCALE_OPERANDS SLOT_PARAMETER walk at, const
     for (u32 i = item(); i < NEST; i += WARPS * 32)
         sts<float>(CODES + i * 4, ldg(code + i));
 #endif
+    await_launch_in_front(a);
+#if A_BLOCK_SCALED
+    await_launch_in_front(a_scale);
+#endif
     if (KNOWN && CHUNKS == 1)
         load_a(LAYER_NAME SLOT_NAME values, a, lda, first, m, 0, k_warp);
     build_table(WARPS * 32);
@@ -489,6 +496,7 @@ KERNEL(SYMBOL, WAVES * 32)
 #endif
     const walk at = {LAYER_NAME (u32)workgroups, group, 0, 0, group};
 
+    let_next_launch_begin();
     check_shared_start();
     if (item() == 0) {
         for (u32 i = 0; i < STAGES; i++) {
@@ -506,7 +514,9 @@ KERNEL(SYMBOL, WAVES * 32)
         consume(LAYER_NAME SCALE_NAMES SLOT_NAME at, a, lda, (u32)first + begin, its_rows);
     else if (warp == WARPS)
         produce(LAYER_NAME SCALE_NAMES b, at);
-    else
+    else {
+        await_launch_in_front(LATE_UNIT);
         add_sums(LAYER_NAME at, UNIT_OF_SUMS, bias, SLOT_NAME c, (u32)first + begin, its_rows,
                  ldc);
+    }
 }

@@ -319,6 +319,7 @@ DEVICE void consume(SCALE_OPERANDS walk at, const c_element *bias, c_element *c,
 #endif
     build_table(WARPS * 32);
     sync_some(1, WARPS * 32);
+    await_launch_in_front();
     NO_UNROLL while (at.more()) {
         const u32 n = at.tile * ROWS + in_tile;
         float sums[SUMS] = {};
@@ -357,6 +358,7 @@ KERNEL(SYMBOL, WAVES * 32)
     const u32 rows = smaller((u32)m - begin, M_TILE), warp = item() / 32;
     const walk at = {(u32)workgroups, group, 0, 0, 0};
 
+    let_next_launch_begin();
     check_shared_start();
     if (item() == 0) {
         for (u32 i = 0; i < STAGES; i++) {
@@ -370,6 +372,8 @@ KERNEL(SYMBOL, WAVES * 32)
         consume(SCALE_NAMES at, bias, c, (u32)first + begin, rows, ldc);
     else if (warp == WARPS)
         fill_weights(SCALE_NAMES at, b);
-    else
+    else {
+        await_launch_in_front(a);
         fill_a(at, {a + (i64)((u32)first + begin) * lda, lda, rows}, warp - WARPS - 1);
+    }
 }

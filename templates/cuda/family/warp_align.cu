@@ -27,7 +27,7 @@ DEVICE u32 blocks_of(u32 count) { return divide_up(count, BLOCK_ROWS); }
 DEVICE void load_ids(u32 (&id)[AHEAD], const u32 *topk_ids, u32 at, u32 end)
 {
     UNROLL for (u32 i = 0; i < AHEAD; i++)
-        id[i] = at + i * 32 < end ? ldg(topk_ids + at + i * 32) : NOBODY;
+        id[i] = at + i * 32 < end ? ldg_late(topk_ids + at + i * 32) : NOBODY;
 }
 
 // Whether no lane of a set is behind this one, which is in it.
@@ -113,10 +113,12 @@ KERNEL(SYMBOL, WARPS * 32)(const u32 *topk_ids, u32 *rows, u32 *experts, u32 *ro
     const u32 of_warp = divide_up(choices, ITEMS) * 32;
     const u32 first = smaller(warp * of_warp, choices), end = smaller(first + of_warp, choices);
 
+    let_next_launch_begin();
     check_shared_start();
     for (u32 expert = lane; expert < EXPERTS; expert += 32)
         sts<u32>(place_of(warp, expert), 0);
     sync_warp();
+    await_launch_in_front(topk_ids);
     count(topk_ids, first, end, warp, lane);
     sync_group();
 

@@ -7,10 +7,10 @@ template <bool ALIGNED> DEVICE void load_a_piece(const void *from, u32 *to)
     u32x4 v;
 
     if constexpr (ALIGNED) {
-        v = ldg((const u32x4 *)from);
+        v = ldg_late((const u32x4 *)from);
     } else {
         const u32 *const words = (const u32 *)from;
-        v = {ldg(words), ldg(words + 1), ldg(words + 2), ldg(words + 3)};
+        v = {ldg_late(words), ldg_late(words + 1), ldg_late(words + 2), ldg_late(words + 3)};
     }
     to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
     order_a(to);

@@ -12,11 +12,11 @@
 // Of functions that use what follows.
 #define SLOT_PARAMETER     const u32 *choices, const float *routing,
 #define SLOT_NAME          choices, routing,
-#define C_ROW(i)           ldg(choices + first + (i))
+#define C_ROW(i)           ldg_late(choices + first + (i))
 #define A_ROW(i)           (smaller(C_ROW(i), m - 1) / TOP_K)
 #define HAS_ROW(i)         (C_ROW(i) < m)
 // What the results of a row of C, which is one, are multiplied by.
-#define ROUTED(value, row) ((value) * (routing ? ldg(routing + (row)) : 1.0f))
+#define ROUTED(value, row) ((value) * (routing ? ldg_late(routing + (row)) : 1.0f))
 
 constexpr u32 ELSEWHERE = ~0u; // an expert that another device has
 
@@ -34,9 +34,12 @@ DEVICE void clear_rows(ELEMENT *c, const u32 *choices, u32 first, u32 m, i64 ldc
 // For the head of a kernel: its workgroup leaves if its slice is not used, or its expert is not
 // here; else the pointers to weights are made to point to the expert's. WEIGHT_BYTES: of b, of one
 // expert. Workgroup `group` has the GROUP_ROWS rows of W from group * GROUP_ROWS on, and those that
-// lie a multiple of STRIDE such groups behind them.
+// lie a multiple of STRIDE such groups behind them. Which weights are to be loaded is known only
+// when the launch in front has ended, so all threads wait for it here.
 #define ENTER_EXPERT(WEIGHT_BYTES, GROUP_ROWS, STRIDE)                                             \
-    const u32 used = ldg(rows_used), expert = ldg(experts + slice / SLICES_OF_BLOCK);              \
+    await_launch_in_front(choices, experts, rows_used, routing);                                   \
+    const u32 used = ldg_late(rows_used);                                                          \
+    const u32 expert = ldg_late(experts + slice / SLICES_OF_BLOCK);                                \
     if (begin >= used)                                                                             \
         return;                                                                                    \
     if (expert >= EXPERTS) {                                                                       \

@@ -23,18 +23,21 @@
 #if A_IS_FP8
 #define SCALE_OPERANDS const float *a_scale, const float *b_scale,
 #define SCALE_NAMES    a_scale, b_scale,
-#define UNIT_OF_SUMS   (BLOCK_SCALED ? 1.0f : product(ldg(a_scale), ldg(b_scale)))
+#define UNIT_OF_SUMS   (BLOCK_SCALED ? 1.0f : product(ldg_late(a_scale), ldg(b_scale)))
+#define LATE_UNIT      a_scale // that UNIT_OF_SUMS loads, and the launch in front may write
 #define SCALES_OF_EXPERT(expert) b_scale += (expert) * (BLOCK_SCALED ? SCALE_COUNT : (u64)1)
 #else
 #define SCALE_OPERANDS const float *b_scale,
 #define SCALE_NAMES    b_scale,
 #define UNIT_OF_SUMS   (BLOCK_SCALED ? 1.0f : ldg(b_scale))
+#define LATE_UNIT
 #define SCALES_OF_EXPERT(expert) b_scale += (expert) * (BLOCK_SCALED ? SCALE_COUNT : (u64)1)
 #endif
 #else
 #define SCALE_OPERANDS
 #define SCALE_NAMES
 #define UNIT_OF_SUMS 1.0f
+#define LATE_UNIT
 #define SCALES_OF_EXPERT(expert)
 #endif
 

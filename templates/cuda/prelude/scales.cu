@@ -48,6 +48,7 @@ typedef u8 block_scale;
 typedef scale_element block_scale;
 #endif
 #define UNIT_OF_SUMS CODE_UNIT // what remains to be multiplied by
+#define LATE_UNIT              // which is no operand
 
 // COUNT neighbouring numbers, 1, 2 or 4, in the words that they come in: begin_scales starts a load
 // whose result nobody looks at before the step that it is for. Taking a word apart as soon as it is

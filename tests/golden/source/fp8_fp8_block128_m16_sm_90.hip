@@ -35,6 +35,7 @@ constexpr unsigned STAGES = 4;          // of the ring
 constexpr unsigned BATCH = 2;           // tiles of rows taken through a chunk of K
 constexpr unsigned SUMMERS = 3;         // warps that add sums and store C
 constexpr unsigned SUM_BUFFERS = 2;     // of sums on their way there
+#define EARLY true                      // whether launches may overlap: prelude/ptx
 constexpr unsigned SHARED_START = 1024; // where a workgroup's shared memory is
 constexpr unsigned SHARED_BYTES = 153728; // of a workgroup
 #define SLICES_FIRST true               // whether slices of A are workgroup id x
@@ -98,44 +99,73 @@ template <> DEVICE void sts<u32x4>(u32 at, u32x4 value)
 }
 template <class T> DEVICE void stg(T *to, T value) { *to = value; }
 
-// Operands that no kernel writes while this one runs go through the read-only path.
-DEVICE u32 ldg(const u8 *from)
+template <class T> DEVICE void pass_through(const T *&pointer)
 {
-    u32 v;
-    asm("ld.global.nc.u8 %0, [%1];" : "=r"(v) : "l"(from));
-    return v;
+    asm volatile("" : "+l"(pointer));
 }
-DEVICE u32 ldg(const u16 *from)
+// Lets the launch behind this one begin as soon as multiprocessors have room for it, and the wait
+// that pays for it: where the host says that weights are constant (quern.h,
+// QUERN_WEIGHTS_CONSTANT), this launch may have begun before the one in front of it ended. Until
+// then a thread may load nothing but weights and what belongs to them, and store nothing to global
+// memory. Both do nothing in a launch that began as launches usually do.
+DEVICE void let_next_launch_begin()
 {
-    u16 v;
-    asm("ld.global.nc.u16 %0, [%1];" : "=h"(v) : "l"(from));
-    return v;
+    if constexpr (EARLY)
+        asm volatile("griddepcontrol.launch_dependents;");
 }
-DEVICE u32 ldg(const u32 *from)
+// `pointers`: to everything else that this thread is going to load. They pass through the wait, so
+// that the compiler cannot move such a load in front of it.
+template <class... T> DEVICE void await_launch_in_front(const T *&...pointers)
 {
-    u32 v;
-    asm("ld.global.nc.u32 %0, [%1];" : "=r"(v) : "l"(from));
-    return v;
+    if constexpr (EARLY) {
+        asm volatile("griddepcontrol.wait;" ::: "memory");
+        int passed[] = {0, (pass_through(pointers), 0)...};
+        (void)passed;
+    }
 }
-DEVICE float ldg(const float *from)
-{
-    float v;
-    asm("ld.global.nc.f32 %0, [%1];" : "=f"(v) : "l"(from));
-    return v;
-}
-DEVICE u32x2 ldg(const u32x2 *from)
-{
-    u32x2 v;
-    asm("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(from));
-    return v;
-}
-DEVICE u32x4 ldg(const u32x4 *from)
-{
-    u32x4 v;
-    asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
-        : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(from));
-    return v;
-}
+
+// Loads through the read-only path, of operands that no kernel writes while this one runs; and
+// loads of those that the launch in front may have written, which are promised no such thing.
+#define LOADS(name, path)                                                                          \
+    DEVICE u32 name(const u8 *from)                                                                \
+    {                                                                                              \
+        u32 v;                                                                                     \
+        asm("ld.global" path ".u8 %0, [%1];" : "=r"(v) : "l"(from));                               \
+        return v;                                                                                  \
+    }                                                                                              \
+    DEVICE u32 name(const u16 *from)                                                               \
+    {                                                                                              \
+        u16 v;                                                                                     \
+        asm("ld.global" path ".u16 %0, [%1];" : "=h"(v) : "l"(from));                              \
+        return v;                                                                                  \
+    }                                                                                              \
+    DEVICE u32 name(const u32 *from)                                                               \
+    {                                                                                              \
+        u32 v;                                                                                     \
+        asm("ld.global" path ".u32 %0, [%1];" : "=r"(v) : "l"(from));                              \
+        return v;                                                                                  \
+    }                                                                                              \
+    DEVICE float name(const float *from)                                                           \
+    {                                                                                              \
+        float v;                                                                                   \
+        asm("ld.global" path ".f32 %0, [%1];" : "=f"(v) : "l"(from));                              \
+        return v;                                                                                  \
+    }                                                                                              \
+    DEVICE u32x2 name(const u32x2 *from)                                                           \
+    {                                                                                              \
+        u32x2 v;                                                                                   \
+        asm("ld.global" path ".v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(from));        \
+        return v;                                                                                  \
+    }                                                                                              \
+    DEVICE u32x4 name(const u32x4 *from)                                                           \
+    {                                                                                              \
+        u32x4 v;                                                                                   \
+        asm("ld.global" path ".v4.u32 {%0, %1, %2, %3}, [%4];"                                     \
+            : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(from));                             \
+        return v;                                                                                  \
+    }
+LOADS(ldg, ".nc")
+LOADS(ldg_late, "")
 
 // Asks for the line of memory that holds `from`; nothing waits for it.
 DEVICE void prefetch(const void *from) { asm volatile("prefetch.global.L2 [%0];" ::"l"(from)); }
@@ -445,18 +475,21 @@ extern const layer_numbers the_layer;
 #if A_IS_FP8
 #define SCALE_OPERANDS const float *a_scale, const float *b_scale,
 #define SCALE_NAMES    a_scale, b_scale,
-#define UNIT_OF_SUMS   (BLOCK_SCALED ? 1.0f : product(ldg(a_scale), ldg(b_scale)))
+#define UNIT_OF_SUMS   (BLOCK_SCALED ? 1.0f : product(ldg_late(a_scale), ldg(b_scale)))
+#define LATE_UNIT      a_scale // that UNIT_OF_SUMS loads, and the launch in front may write
 #define SCALES_OF_EXPERT(expert) b_scale += (expert) * (BLOCK_SCALED ? SCALE_COUNT : (u64)1)
 #else
 #define SCALE_OPERANDS const float *b_scale,
 #define SCALE_NAMES    b_scale,
 #define UNIT_OF_SUMS   (BLOCK_SCALED ? 1.0f : ldg(b_scale))
+#define LATE_UNIT
 #define SCALES_OF_EXPERT(expert) b_scale += (expert) * (BLOCK_SCALED ? SCALE_COUNT : (u64)1)
 #endif
 #else
 #define SCALE_OPERANDS
 #define SCALE_NAMES
 #define UNIT_OF_SUMS 1.0f
+#define LATE_UNIT
 #define SCALES_OF_EXPERT(expert)
 #endif
 
@@ -508,10 +541,10 @@ template <bool ALIGNED> DEVICE void load_a_piece(const void *from, u32 *to)
     u32x4 v;
 
     if constexpr (ALIGNED) {
-        v = ldg((const u32x4 *)from);
+        v = ldg_late((const u32x4 *)from);
     } else {
         const u32 *const words = (const u32 *)from;
-        v = {ldg(words), ldg(words + 1), ldg(words + 2), ldg(words + 3)};
+        v = {ldg_late(words), ldg_late(words + 1), ldg_late(words + 2), ldg_late(words + 3)};
     }
     to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
     order_a(to);
@@ -546,6 +579,9 @@ template <bool ALIGNED> DEVICE void load_a_piece(const void *from, u32 *to)
 // there, which is made of products with ones when A is loaded. Scales of blocks of A, of 128
 // columns of a row, stay in registers beside its values. SUMMERS warps add what the consumers of a
 // row have, and store C.
+//
+// The producer waits for no launch in front (prelude/ptx): weights are on their way while that one
+// ends. In a mixture it does, for who routes tokens decides whose weights they are.
 //
 // Where K is longer than a chunk, a workgroup takes BATCH tiles of rows through the first chunk,
 // then through the second, and so on, so that A is loaded once for each; the summers keep sums of
@@ -861,7 +897,7 @@ DEVICE void load_a_scales(LAYER_PARAMETER SLOT_PARAMETER a_sums &scales, const f
             UNROLL for (u32 i = 0; i < 2; i++) {
                 const u32 row = A_ROW(t * 8 + item() % 4 * 2 + i);
                 if (!RAGGED || column < K)
-                    scales[s][t][i] = ldg(a_scale + (u64)row * BLOCKS + column / BLOCK);
+                    scales[s][t][i] = ldg_late(a_scale + (u64)row * BLOCKS + column / BLOCK);
             }
         }
     }
@@ -952,6 +988,10 @@ DEVICE void consume(LAYER_PARAMETER SCALE_OPERANDS SLOT_PARAMETER walk at, const
     for (u32 i = item(); i < NEST; i += WARPS * 32)
         sts<float>(CODES + i * 4, ldg(code + i));
 #endif
+    await_launch_in_front(a);
+#if A_BLOCK_SCALED
+    await_launch_in_front(a_scale);
+#endif
     if (KNOWN && CHUNKS == 1)
         load_a(LAYER_NAME SLOT_NAME values, a, lda, first, m, 0, k_warp);
     build_table(WARPS * 32);
@@ -1021,6 +1061,7 @@ KERNEL(SYMBOL, WAVES * 32)
 #endif
     const walk at = {LAYER_NAME (u32)workgroups, group, 0, 0, group};
 
+    let_next_launch_begin();
     check_shared_start();
     if (item() == 0) {
         for (u32 i = 0; i < STAGES; i++) {
@@ -1038,7 +1079,9 @@ KERNEL(SYMBOL, WAVES * 32)
         consume(LAYER_NAME SCALE_NAMES SLOT_NAME at, a, lda, (u32)first + begin, its_rows);
     else if (warp == WARPS)
         produce(LAYER_NAME SCALE_NAMES b, at);
-    else
+    else {
+        await_launch_in_front(LATE_UNIT);
         add_sums(LAYER_NAME at, UNIT_OF_SUMS, bias, SLOT_NAME c, (u32)first + begin, its_rows,
                  ldc);
+    }
 }

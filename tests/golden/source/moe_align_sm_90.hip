@@ -8,6 +8,7 @@ constexpr unsigned EXPERTS = 128;       // that choices may name
 constexpr unsigned BLOCK_ROWS = 16;     // slots of a block
 
 constexpr unsigned WARPS = 32;          // in the workgroup
+#define EARLY true                      // whether launches may overlap: prelude/ptx
 constexpr unsigned SHARED_START = 1024; // where a workgroup's shared memory is
 constexpr unsigned SHARED_BYTES = 17024; // of a workgroup
 
@@ -70,44 +71,73 @@ template <> DEVICE void sts<u32x4>(u32 at, u32x4 value)
 }
 template <class T> DEVICE void stg(T *to, T value) { *to = value; }
 
-// Operands that no kernel writes while this one runs go through the read-only path.
-DEVICE u32 ldg(const u8 *from)
+template <class T> DEVICE void pass_through(const T *&pointer)
 {
-    u32 v;
-    asm("ld.global.nc.u8 %0, [%1];" : "=r"(v) : "l"(from));
-    return v;
+    asm volatile("" : "+l"(pointer));
 }
-DEVICE u32 ldg(const u16 *from)
+// Lets the launch behind this one begin as soon as multiprocessors have room for it, and the wait
+// that pays for it: where the host says that weights are constant (quern.h,
+// QUERN_WEIGHTS_CONSTANT), this launch may have begun before the one in front of it ended. Until
+// then a thread may load nothing but weights and what belongs to them, and store nothing to global
+// memory. Both do nothing in a launch that began as launches usually do.
+DEVICE void let_next_launch_begin()
 {
-    u16 v;
-    asm("ld.global.nc.u16 %0, [%1];" : "=h"(v) : "l"(from));
-    return v;
+    if constexpr (EARLY)
+        asm volatile("griddepcontrol.launch_dependents;");
 }
-DEVICE u32 ldg(const u32 *from)
+// `pointers`: to everything else that this thread is going to load. They pass through the wait, so
+// that the compiler cannot move such a load in front of it.
+template <class... T> DEVICE void await_launch_in_front(const T *&...pointers)
 {
-    u32 v;
-    asm("ld.global.nc.u32 %0, [%1];" : "=r"(v) : "l"(from));
-    return v;
+    if constexpr (EARLY) {
+        asm volatile("griddepcontrol.wait;" ::: "memory");
+        int passed[] = {0, (pass_through(pointers), 0)...};
+        (void)passed;
+    }
 }
-DEVICE float ldg(const float *from)
-{
-    float v;
-    asm("ld.global.nc.f32 %0, [%1];" : "=f"(v) : "l"(from));
-    return v;
-}
-DEVICE u32x2 ldg(const u32x2 *from)
-{
-    u32x2 v;
-    asm("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(from));
-    return v;
-}
-DEVICE u32x4 ldg(const u32x4 *from)
-{
-    u32x4 v;
-    asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
-        : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(from));
-    return v;
-}
+
+// Loads through the read-only path, of operands that no kernel writes while this one runs; and
+// loads of those that the launch in front may have written, which are promised no such thing.
+#define LOADS(name, path)                                                                          \
+    DEVICE u32 name(const u8 *from)                                                                \
+    {                                                                                              \
+        u32 v;                                                                                     \
+        asm("ld.global" path ".u8 %0, [%1];" : "=r"(v) : "l"(from));                               \
+        return v;                                                                                  \
+    }                                                                                              \
+    DEVICE u32 name(const u16 *from)                                                               \
+    {                                                                                              \
+        u16 v;                                                                                     \
+        asm("ld.global" path ".u16 %0, [%1];" : "=h"(v) : "l"(from));                              \
+        return v;                                                                                  \
+    }                                                                                              \
+    DEVICE u32 name(const u32 *from)                                                               \
+    {                                                                                              \
+        u32 v;                                                                                     \
+        asm("ld.global" path ".u32 %0, [%1];" : "=r"(v) : "l"(from));                              \
+        return v;                                                                                  \
+    }                                                                                              \
+    DEVICE float name(const float *from)                                                           \
+    {                                                                                              \
+        float v;                                                                                   \
+        asm("ld.global" path ".f32 %0, [%1];" : "=f"(v) : "l"(from));                              \
+        return v;                                                                                  \
+    }                                                                                              \
+    DEVICE u32x2 name(const u32x2 *from)                                                           \
+    {                                                                                              \
+        u32x2 v;                                                                                   \
+        asm("ld.global" path ".v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(from));        \
+        return v;                                                                                  \
+    }                                                                                              \
+    DEVICE u32x4 name(const u32x4 *from)                                                           \
+    {                                                                                              \
+        u32x4 v;                                                                                   \
+        asm("ld.global" path ".v4.u32 {%0, %1, %2, %3}, [%4];"                                     \
+            : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(from));                             \
+        return v;                                                                                  \
+    }
+LOADS(ldg, ".nc")
+LOADS(ldg_late, "")
 
 // Asks for the line of memory that holds `from`; nothing waits for it.
 DEVICE void prefetch(const void *from) { asm volatile("prefetch.global.L2 [%0];" ::"l"(from)); }
@@ -361,7 +391,7 @@ DEVICE u32 blocks_of(u32 count) { return divide_up(count, BLOCK_ROWS); }
 DEVICE void load_ids(u32 (&id)[AHEAD], const u32 *topk_ids, u32 at, u32 end)
 {
     UNROLL for (u32 i = 0; i < AHEAD; i++)
-        id[i] = at + i * 32 < end ? ldg(topk_ids + at + i * 32) : NOBODY;
+        id[i] = at + i * 32 < end ? ldg_late(topk_ids + at + i * 32) : NOBODY;
 }
 
 // Whether no lane of a set is behind this one, which is in it.
@@ -447,10 +477,12 @@ KERNEL(SYMBOL, WARPS * 32)(const u32 *topk_ids, u32 *rows, u32 *experts, u32 *ro
     const u32 of_warp = divide_up(choices, ITEMS) * 32;
     const u32 first = smaller(warp * of_warp, choices), end = smaller(first + of_warp, choices);
 
+    let_next_launch_begin();
     check_shared_start();
     for (u32 expert = lane; expert < EXPERTS; expert += 32)
         sts<u32>(place_of(warp, expert), 0);
     sync_warp();
+    await_launch_in_front(topk_ids);
     count(topk_ids, first, end, warp, lane);
     sync_group();
 

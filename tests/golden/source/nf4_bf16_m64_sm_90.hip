@@ -27,6 +27,7 @@ constexpr unsigned ROWS = 112;          // of W at a time, in slabs of 64
 constexpr unsigned K_PARTS = 1;         // groups of four warps that share a slab
 constexpr unsigned UNITS = 4;           // of 64 columns, of a group in a chunk of K
 constexpr unsigned STAGES = 3;          // of the ring
+#define EARLY true                      // whether launches may overlap: prelude/ptx
 constexpr unsigned SHARED_START = 1024; // where a workgroup's shared memory is
 constexpr unsigned SHARED_BYTES = 206944; // of a workgroup
 #define SLICES_FIRST true               // whether slices of A are workgroup id x
@@ -90,44 +91,73 @@ template <> DEVICE void sts<u32x4>(u32 at, u32x4 value)
 }
 template <class T> DEVICE void stg(T *to, T value) { *to = value; }
 
-// Operands that no kernel writes while this one runs go through the read-only path.
-DEVICE u32 ldg(const u8 *from)
+template <class T> DEVICE void pass_through(const T *&pointer)
 {
-    u32 v;
-    asm("ld.global.nc.u8 %0, [%1];" : "=r"(v) : "l"(from));
-    return v;
+    asm volatile("" : "+l"(pointer));
 }
-DEVICE u32 ldg(const u16 *from)
+// Lets the launch behind this one begin as soon as multiprocessors have room for it, and the wait
+// that pays for it: where the host says that weights are constant (quern.h,
+// QUERN_WEIGHTS_CONSTANT), this launch may have begun before the one in front of it ended. Until
+// then a thread may load nothing but weights and what belongs to them, and store nothing to global
+// memory. Both do nothing in a launch that began as launches usually do.
+DEVICE void let_next_launch_begin()
 {
-    u16 v;
-    asm("ld.global.nc.u16 %0, [%1];" : "=h"(v) : "l"(from));
-    return v;
+    if constexpr (EARLY)
+        asm volatile("griddepcontrol.launch_dependents;");
 }
-DEVICE u32 ldg(const u32 *from)
+// `pointers`: to everything else that this thread is going to load. They pass through the wait, so
+// that the compiler cannot move such a load in front of it.
+template <class... T> DEVICE void await_launch_in_front(const T *&...pointers)
 {
-    u32 v;
-    asm("ld.global.nc.u32 %0, [%1];" : "=r"(v) : "l"(from));
-    return v;
+    if constexpr (EARLY) {
+        asm volatile("griddepcontrol.wait;" ::: "memory");
+        int passed[] = {0, (pass_through(pointers), 0)...};
+        (void)passed;
+    }
 }
-DEVICE float ldg(const float *from)
-{
-    float v;
-    asm("ld.global.nc.f32 %0, [%1];" : "=f"(v) : "l"(from));
-    return v;
-}
-DEVICE u32x2 ldg(const u32x2 *from)
-{
-    u32x2 v;
-    asm("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(from));
-    return v;
-}
-DEVICE u32x4 ldg(const u32x4 *from)
-{
-    u32x4 v;
-    asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
-        : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(from));
-    return v;
-}
+
+// Loads through the read-only path, of operands that no kernel writes while this one runs; and
+// loads of those that the launch in front may have written, which are promised no such thing.
+#define LOADS(name, path)                                                                          \
+    DEVICE u32 name(const u8 *from)                                                                \
+    {                                                                                              \
+        u32 v;                                                                                     \
+        asm("ld.global" path ".u8 %0, [%1];" : "=r"(v) : "l"(from));                               \
+        return v;                                                                                  \
+    }                                                                                              \
+    DEVICE u32 name(const u16 *from)                                                               \
+    {                                                                                              \
+        u16 v;                                                                                     \
+        asm("ld.global" path ".u16 %0, [%1];" : "=h"(v) : "l"(from));                              \
+        return v;                                                                                  \
+    }                                                                                              \
+    DEVICE u32 name(const u32 *from)                                                               \
+    {                                                                                              \
+        u32 v;                                                                                     \
+        asm("ld.global" path ".u32 %0, [%1];" : "=r"(v) : "l"(from));                              \
+        return v;                                                                                  \
+    }                                                                                              \
+    DEVICE float name(const float *from)                                                           \
+    {                                                                                              \
+        float v;                                                                                   \
+        asm("ld.global" path ".f32 %0, [%1];" : "=f"(v) : "l"(from));                              \
+        return v;                                                                                  \
+    }                                                                                              \
+    DEVICE u32x2 name(const u32x2 *from)                                                           \
+    {                                                                                              \
+        u32x2 v;                                                                                   \
+        asm("ld.global" path ".v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(from));        \
+        return v;                                                                                  \
+    }                                                                                              \
+    DEVICE u32x4 name(const u32x4 *from)                                                           \
+    {                                                                                              \
+        u32x4 v;                                                                                   \
+        asm("ld.global" path ".v4.u32 {%0, %1, %2, %3}, [%4];"                                     \
+            : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(from));                             \
+        return v;                                                                                  \
+    }
+LOADS(ldg, ".nc")
+LOADS(ldg_late, "")
 
 // Asks for the line of memory that holds `from`; nothing waits for it.
 DEVICE void prefetch(const void *from) { asm volatile("prefetch.global.L2 [%0];" ::"l"(from)); }
@@ -566,6 +596,7 @@ typedef u8 block_scale;
 typedef scale_element block_scale;
 #endif
 #define UNIT_OF_SUMS CODE_UNIT // what remains to be multiplied by
+#define LATE_UNIT              // which is no operand
 
 // COUNT neighbouring numbers, 1, 2 or 4, in the words that they come in: begin_scales starts a load
 // whose result nobody looks at before the step that it is for. Taking a word apart as soon as it is
@@ -716,10 +747,10 @@ template <bool ALIGNED> DEVICE void load_a_piece(const void *from, u32 *to)
     u32x4 v;
 
     if constexpr (ALIGNED) {
-        v = ldg((const u32x4 *)from);
+        v = ldg_late((const u32x4 *)from);
     } else {
         const u32 *const words = (const u32 *)from;
-        v = {ldg(words), ldg(words + 1), ldg(words + 2), ldg(words + 3)};
+        v = {ldg_late(words), ldg_late(words + 1), ldg_late(words + 2), ldg_late(words + 3)};
     }
     to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
     order_a(to);
@@ -1046,6 +1077,7 @@ DEVICE void consume(SCALE_OPERANDS walk at, const c_element *bias, c_element *c,
 #endif
     build_table(WARPS * 32);
     sync_some(1, WARPS * 32);
+    await_launch_in_front();
     NO_UNROLL while (at.more()) {
         const u32 n = at.tile * ROWS + in_tile;
         float sums[SUMS] = {};
@@ -1084,6 +1116,7 @@ KERNEL(SYMBOL, WAVES * 32)
     const u32 rows = smaller((u32)m - begin, M_TILE), warp = item() / 32;
     const walk at = {(u32)workgroups, group, 0, 0, 0};
 
+    let_next_launch_begin();
     check_shared_start();
     if (item() == 0) {
         for (u32 i = 0; i < STAGES; i++) {
@@ -1097,6 +1130,8 @@ KERNEL(SYMBOL, WAVES * 32)
         consume(SCALE_NAMES at, bias, c, (u32)first + begin, rows, ldc);
     else if (warp == WARPS)
         fill_weights(SCALE_NAMES at, b);
-    else
+    else {
+        await_launch_in_front(a);
         fill_a(at, {a + (i64)((u32)first + begin) * lda, lda, rows}, warp - WARPS - 1);
+    }
 }

@@ -66,7 +66,7 @@ class Options(Sized):
                 ("force", c_char_p), ("cuda_path", c_char_p), ("facts", c_char_p), ("base", c_int),
                 ("remote", c_char_p), ("remote_keys", c_char_p), ("remote_trust", c_int),
                 ("remote_grace_ms", c_int), ("remote_mode", c_int),
-                ("remote_sign_key", c_char_p)]
+                ("remote_sign_key", c_char_p), ("weights", c_int)]
 
 
 class Args(Sized):
@@ -75,7 +75,8 @@ class Args(Sized):
                 ("offset", c_void_p), ("bias", c_void_p), ("c", c_void_p), ("a_scale", c_void_p),
                 ("b_scale", c_void_p), ("workspace", c_void_p), ("lda", c_int64), ("ldc", c_int64),
                 ("rows", c_void_p), ("experts", c_void_p), ("rows_used", c_void_p),
-                ("routing", c_void_p), ("slots", c_int64), ("topk_ids", c_void_p)]
+                ("routing", c_void_p), ("slots", c_int64), ("topk_ids", c_void_p),
+                ("flags", c_uint64)]
 
 
 class Progress(Sized):

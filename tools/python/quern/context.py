@@ -24,6 +24,7 @@ _MODES = ("rw", "ro", "off")
 _TRUSTS = ("user", "group")
 _BLASES = ("auto", "off")
 _BASES = ("auto", "on", "off")
+_WEIGHTS = ("any", "constant")
 _JITS = ("on", "off", "warn", "error")
 _LEVELS = ("error", "warn", "info", "debug")
 _WARN = 2  # enum quern_log_level
@@ -110,7 +111,7 @@ class Context(Handle):
     def __init__(self, target: str | None = None, *, device: str | None = None, index: int = 0,
                  cache_dir: str | os.PathLike[str] | None = None, cache_mode: str | None = None,
                  cache_trust: str | None = None, blas: str | None = None,
-                 base: str | None = None,
+                 base: str | None = None, weights: str | None = None,
                  jit: str | None = None, rocm_path: str | os.PathLike[str] | None = None,
                  cuda_path: str | os.PathLike[str] | None = None,
                  bundle_path: str | None = None,
@@ -151,6 +152,7 @@ class Context(Handle):
             cache_trust=native.choose("cache_trust", _TRUSTS, cache_trust),
             blas=native.choose("blas", _BLASES, blas),
             base=native.choose("base", _BASES, base),
+            weights=native.choose("weights", _WEIGHTS, weights),
             jit=native.choose("jit", _JITS, jit), rocm_path=_bytes(rocm_path),
             cuda_path=_bytes(cuda_path),
             bundle_path=_bytes(bundle_path), bundle_keys=_bytes(bundle_keys),

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 A_TYPES = {1: "f32", 2: "f16", 3: "bf16"}  # enum quern_dtype
 _M_MOST = 2**31 - 1  # rows that a kernel counts
+_WEIGHTS_CONSTANT = 1  # enum quern_launch_flags
 _POINTERS = tuple(field[0] for field in native.Args._fields_ if field[1] is ctypes.c_void_p)
 
 
@@ -136,12 +137,14 @@ class Op(Handle):
             raise ValueError(f"{self.problem} has no experts; expected op=moe")
 
     def launch(self, *, m: int, stream: int = 0, lda: int = 0, ldc: int = 0, slots: int = 0,
-               **operands: Any) -> None:
+               weights_constant: bool = False, **operands: Any) -> None:
         """Computes m rows on `stream`, a hipStream_t or CUstream as a number, and does not wait.
         Operands are addresses, Buffers, torch tensors or whatever has __dlpack__, by the names of
         docs/formats.md; lda and ldc are elements from row to row, 0 when packed; `slots` is how
-        long `rows` of op=moe is, 0 for as long as it can be. The caller keeps their memory until
-        the stream is done."""
+        long `rows` of op=moe is, 0 for as long as it can be. `weights_constant`: nothing that is
+        still at work writes weights, scales or a bias, so the launch may begin before what stands
+        in front of it on the stream has ended (quern.h, QUERN_WEIGHTS_CONSTANT). The caller keeps
+        their memory until the stream is done."""
         for word, number in (("m", m), ("stream", stream), ("lda", lda), ("ldc", ldc),
                              ("slots", slots)):
             if not isinstance(number, (int, np.integer)) or number < 0:
@@ -155,6 +158,7 @@ class Op(Handle):
         self._check_sizes(held, m, lda, ldc, slots)
         self._check_kinds(held, lda, ldc)
         args = native.Args(lda=lda, ldc=ldc, slots=slots,
+                           flags=_WEIGHTS_CONSTANT if weights_constant else 0,
                            **{n: memory.address for n, memory in held.items()})
         native.call("quern_op_launch", self._handle, ctypes.byref(args), m, stream)
 
