@@ -10,8 +10,9 @@
  */
 #include "compile/compile.h"
 #include "device/device.h"
-#include "gen/dialects.h"
+#include "gen/gen.h"
 #include "object/object.h"
+#include "plan/family.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -179,10 +180,11 @@ static quern_status make_memory(struct world *w)
 static quern_status compile(struct world *w)
 {
     const struct compiler_config config = {.vendor = VENDOR_NVIDIA, .jobs = 1};
+    const struct plan plan = {.family = &family_ring, .target = w->device->id.target};
     struct str options = {0};
     struct compiler *c;
 
-    dialect_nvidia.options(NULL, &options);
+    gen_options(&plan, &options);
     TRY(compiler_open(&config, &c));
     const struct compile_job job = {
         .source = source, .processor = w->device->id.target->name, .options = str_text(&options)};
