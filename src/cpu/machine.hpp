@@ -14,7 +14,9 @@
  *  - A copy is a thread of its own. It lands late, in random order among those under way, and until
  *    then its destination has a pattern that is NaN as any type.
  *  - Products of four warps are asynchronous: they are computed, and read shared memory, when their
- *    threads wait for them, which may not see sums before. They see only stores that were published.
+ *    threads wait for them, which may not see sums before. They see only stores that were fenced.
+ *  - A bulk copy overwrites what threads read only if these have fenced their loads since, besides
+ *    the barrier that orders it behind them.
  *  - mbarriers count arrivals and bytes of each phase. A wait joins the clocks of those who arrived
  *    in the phase that it waited for. Initialisation has to be ordered in front of every use, and
  *    fenced in front of copies.
@@ -95,7 +97,7 @@ struct fiber {
     bool waited;            /* for the launch in front, */
     std::vector<const uint8_t *> passed; /* and starts of operands that it may read since */
     vector_clock clock;
-    std::vector<uint32_t> unpublished; /* words that it stored since its last publish_stores */
+    std::vector<uint32_t> stored, loaded; /* words, since its last fence_async */
     std::vector<late_product> products;
     float *sums;              /* of those products; NaN until they are waited for, */
     std::vector<float> known; /* and what they were before */
@@ -230,6 +232,7 @@ struct word {
     tick written;
     bool published = false; /* to the matrix units that read shared memory */
     std::vector<reader> readers;
+    std::vector<uint32_t> loading; /* threads that read it and have not fenced that */
 };
 static std::vector<uint8_t> shared;
 static std::vector<word> words;
@@ -273,6 +276,10 @@ static void read_words(uint32_t at, uint32_t bytes)
             }
         if (!known)
             w.readers.push_back({self, running->clock[self]});
+        if (std::find(w.loading.begin(), w.loading.end(), self) == w.loading.end()) {
+            w.loading.push_back(self);
+            running->loaded.push_back(i);
+        }
     }
 }
 
@@ -293,6 +300,7 @@ static void write_words(uint32_t at, uint32_t bytes, uint32_t writer, tick when)
                       "between",
                       i * 4, r.thread);
         w.readers.clear();
+        w.loading.clear();
         w.writer = writer;
         w.written = when;
         w.published = false;
@@ -451,6 +459,15 @@ static void land()
     end_phase(c.barrier);
 }
 
+static void check_no_loads(uint32_t at, uint32_t bytes)
+{
+    for (uint32_t i = at / 4; i < (at + bytes) / 4; i++)
+        if (!words[i].loading.empty())
+            fault("race at %u of shared memory: bulk copy over what thread %u reads, with no "
+                  "fence_async between",
+                  i * 4, words[i].loading[0]);
+}
+
 static void start_copy(uint32_t thread, uint32_t to, const void *from, uint32_t bytes,
                        uint32_t barrier, const char *what)
 {
@@ -458,6 +475,8 @@ static void start_copy(uint32_t thread, uint32_t to, const void *from, uint32_t 
 
     check_shared(to, bytes, 16, what);
     check_read(from, bytes, 16, what);
+    if (thread == NOBODY)
+        check_no_loads(to, bytes);
     write_words(to, bytes, threads + which, ++copy_ticks);
     memset(&shared[to], 0xff, bytes);
     copies.push_back(
@@ -484,7 +503,8 @@ static void start_fiber(fiber &f, uint32_t thread)
     f.thread = thread;
     f.done = f.knows_start = f.waited = false;
     f.passed.clear();
-    f.unpublished.clear();
+    f.stored.clear();
+    f.loaded.clear();
     f.products.clear();
     f.sums = nullptr;
     f.clock.assign(threads + BARRIERS_MAX, 0);
@@ -664,7 +684,7 @@ static float product_operand(uint32_t at, uint32_t row, uint32_t column)
     check_shared(place & ~3u, 4, 4, "product");
     read_words(place & ~3u, 4);
     if (!words[place / 4].published)
-        fault("product of what thread %u stored at %u of shared memory and did not publish",
+        fault("product of what thread %u stored at %u of shared memory and did not fence",
               words[place / 4].writer, place & ~3u);
     memcpy(&half, &shared[place], sizeof half);
     return widen_bf16(half);
@@ -762,7 +782,7 @@ template <class T> static void sts(unsigned at, T value)
     machine::write_words(at, sizeof value, machine::running->thread,
                          machine::running->clock[machine::running->thread]);
     for (unsigned i = at / 4; i < (at + sizeof value) / 4; i++)
-        machine::running->unpublished.push_back(i);
+        machine::running->stored.push_back(i);
     memcpy(&machine::shared[at], &value, sizeof value);
 }
 template <class T> static void stg(T *to, T value)
@@ -921,12 +941,21 @@ static inline void mma_f16(float (&c)[4], unsigned a0, unsigned a1, unsigned a2,
     machine::multiply_matrices<machine::f32_of_f16>(c, {a0, a1, a2, a3, b0, b1});
 }
 
-static inline void publish_stores()
+static inline void fence_async()
 {
-    for (const uint32_t word : machine::running->unpublished)
-        if (machine::words[word].writer == machine::running->thread)
-            machine::words[word].published = true;
-    machine::running->unpublished.clear();
+    using namespace machine;
+
+    for (const uint32_t i : running->stored)
+        if (words[i].writer == running->thread)
+            words[i].published = true;
+    for (const uint32_t i : running->loaded) {
+        std::vector<uint32_t> &loading = words[i].loading;
+        const auto self = std::find(loading.begin(), loading.end(), running->thread);
+        if (self != loading.end()) /* who wrote the word since has taken all off */
+            loading.erase(self);
+    }
+    running->stored.clear();
+    running->loaded.clear();
 }
 static inline void products_begin() {}
 static inline void products_commit()

@@ -88,6 +88,7 @@ PROBE(bulk_ring)
             barrier_wait(full + stage * 8, round);
             OUT(i, lds<u32>(stage * 1024 + lane / 8 * 160 + lane % 8 * 4));
             OUT(i + 8, lds<u32>(stage * 1024 + lane / 8 * 160 + 96 + lane % 8 * 4));
+            fence_async();
             sync_warp();
             if (lane == 0)
                 barrier_arrive(empty + stage * 8);
@@ -222,7 +223,7 @@ template <u32 ROWS> DEVICE void warpgroup_products(const u32 *in, u32 *out)
         const u32 word = i * 128 + t, row = word / 32;
         sts<u32>(word * 4 ^ row % 8 * 16, IN(8 + i % 8));
     }
-    publish_stores();
+    fence_async();
     sync_group();
     for (u32 j = 0; j < ROWS / 2; j++)
         sums[j] = (float)(t + j);

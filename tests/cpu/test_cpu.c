@@ -441,6 +441,9 @@ static const struct run fp8 = {"wq=fp8 n=130 k=1088 a=fp8 c=bf16", 5, NULL, 1};
 static const struct run fp8_bf16 = {"wq=fp8 n=130 k=1088 a=bf16", 5, NULL, 1};
 static const struct run blocks = {"wq=fp8 scale=block128 n=130 k=1088 a=fp8 c=bf16", 5, NULL, 1};
 static const struct run dense = {"wq=none n=130 k=1056 a=bf16", 5, NULL, 1};
+static const struct run dense_stages = {
+    "wq=none n=130 k=1024 a=bf16", 5, "waves=8 products=12 k_warps=4 row_warps=1 units=2 stages=2",
+    1};
 static const struct run lane_int4 = {"wq=int4 n=40 k=256 a=f32 zero=u8", 3, NULL, 1};
 static const struct run lane = {"wq=nf4 n=97 k=320 a=f32", 3, NULL, 1};
 static const struct run ring_pairs = {"wq=nf4 n=130 k=512 a=bf16 bias=1 act=silu_mul glu=halves", 5,
@@ -530,6 +533,7 @@ static const struct fault {
      "operand a_scale"},
     {&blocks, "    return {ldg(b_scale + block)};", "    return {ldg(b_scale)};", NULL},
     {&dense, "lane % 4 * (UNIT_BYTES / 4)", "lane % 4 * 8", ""},
+    {&dense_stages, "        fence_async();\n", "", "with no fence_async between"},
     {&dense, "    await_launch_in_front(a);\n", "",
      "operand a before the launch in front is waited for"},
     {&dense, "await_launch_in_front(a);", "await_launch_in_front();",
@@ -553,8 +557,8 @@ static const struct fault {
      "            arrive_behind_copies(FULL + at.stage * 8);\n        else\n"
      "            barrier_arrive(FULL + at.stage * 8);",
      "before its copies do"},
-    {&slab, "        publish_stores();\n", "", "did not publish"},
-    {&slab, "        publish_stores();\n        sync_warp();\n", "        publish_stores();\n",
+    {&slab, "        fence_async();\n", "", "did not fence"},
+    {&slab, "        fence_async();\n        sync_warp();\n", "        fence_async();\n",
      "shared memory"},
     {&slab, "    products_wait<0>();\n", "", ""},
     {&slab, "            products_wait<1>();\n    }\n    products_wait<0>();",
@@ -700,7 +704,7 @@ static bool shows(struct bench *b, const struct fault *f, const char *text, uint
 
 /* The seed draws the order in which the machine's warps and copies go on. A missing wait shows in
  * most orders but not in each, and so a fault may take up to this many of them. */
-#define ORDERS 4
+#define ORDERS 24
 
 static void test_planted_faults_are_found(void **state)
 {

@@ -458,6 +458,7 @@ DEVICE void consume(LAYER_PARAMETER SCALE_OPERANDS SLOT_PARAMETER walk at, const
         barrier_wait(FULL + stage.at * 8, stage.parity);
         multiply(LAYER_NAME sums, values, of_a, upper_now, lower_now, now, stage.at, rows, k_warp,
                  shift);
+        fence_async();
         sync_warp();
         if (lane == 0)
             barrier_arrive(EMPTY + stage.at * 8);

@@ -152,7 +152,7 @@ template <bool ALIGNED> DEVICE void fill_a_as(walk at, const rows_of_a &a, u32 p
                 load_batch<ALIGNED>(v, a, at.chunk, part * OWN_ROWS + row);
             store_batch(v, at.stage, part * OWN_ROWS + row);
         }
-        publish_stores();
+        fence_async();
         sync_warp();
         if (item() % 32 == 0)
             barrier_arrive(FULL + at.stage * 8);

@@ -18,9 +18,6 @@ DEVICE void arrive_behind_copies(u32 at)
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(shared_address(at))
                  : "memory");
 }
-// Makes what the calling thread stored to shared memory visible to the matrix units, which read it
-// past the path that loads take. A barrier must follow before they do.
-DEVICE void publish_stores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // Asynchronous products: products_begin, any number of warpgroup_mma into the same sums,
 // products_commit. products_wait<LEFT> waits for all committed so far but the LEFT last; only then

@@ -206,6 +206,14 @@ DEVICE void bulk_copy(u32 to, const void *from, u32 bytes, u32 barrier)
                  : "memory");
 }
 
+// Puts the calling thread's loads from and stores to shared memory in front of what bulk copies and
+// the matrix units of prelude/warpgroup do there, past the path that those take: a copy must not
+// overwrite what is still being read, and the matrix units must see what was stored. A barrier must
+// follow before they do. That a barrier alone is not enough was seen on an H100: it arrives before
+// a load that is under way has read, and copies from the second cache are quick enough to be in
+// front of that.
+DEVICE void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
 DEVICE void sync_group() { asm volatile("barrier.sync 0;" ::: "memory"); }
 DEVICE void sync_some(u32 id, u32 threads)
 {
@@ -1023,6 +1031,7 @@ DEVICE void consume(LAYER_PARAMETER SCALE_OPERANDS SLOT_PARAMETER walk at, const
         barrier_wait(FULL + stage.at * 8, stage.parity);
         multiply(LAYER_NAME sums, values, of_a, upper_now, lower_now, now, stage.at, rows, k_warp,
                  shift);
+        fence_async();
         sync_warp();
         if (lane == 0)
             barrier_arrive(EMPTY + stage.at * 8);

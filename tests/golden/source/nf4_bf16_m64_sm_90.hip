@@ -198,6 +198,14 @@ DEVICE void bulk_copy(u32 to, const void *from, u32 bytes, u32 barrier)
                  : "memory");
 }
 
+// Puts the calling thread's loads from and stores to shared memory in front of what bulk copies and
+// the matrix units of prelude/warpgroup do there, past the path that those take: a copy must not
+// overwrite what is still being read, and the matrix units must see what was stored. A barrier must
+// follow before they do. That a barrier alone is not enough was seen on an H100: it arrives before
+// a load that is under way has read, and copies from the second cache are quick enough to be in
+// front of that.
+DEVICE void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
 DEVICE void sync_group() { asm volatile("barrier.sync 0;" ::: "memory"); }
 DEVICE void sync_some(u32 id, u32 threads)
 {
@@ -402,9 +410,6 @@ DEVICE void arrive_behind_copies(u32 at)
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(shared_address(at))
                  : "memory");
 }
-// Makes what the calling thread stored to shared memory visible to the matrix units, which read it
-// past the path that loads take. A barrier must follow before they do.
-DEVICE void publish_stores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // Asynchronous products: products_begin, any number of warpgroup_mma into the same sums,
 // products_commit. products_wait<LEFT> waits for all committed so far but the LEFT last; only then
@@ -910,7 +915,7 @@ template <bool ALIGNED> DEVICE void fill_a_as(walk at, const rows_of_a &a, u32 p
                 load_batch<ALIGNED>(v, a, at.chunk, part * OWN_ROWS + row);
             store_batch(v, at.stage, part * OWN_ROWS + row);
         }
-        publish_stores();
+        fence_async();
         sync_warp();
         if (item() % 32 == 0)
             barrier_arrive(FULL + at.stage * 8);
