@@ -1028,6 +1028,10 @@ static inline float sum(float a, float b)
 {
     return a + b;
 }
+static inline float larger(float a, float b)
+{
+    return std::fmax(a, b);
+}
 static inline unsigned short round_f16(float value)
 {
     return machine::f16_of_f32(value);

@@ -20,6 +20,7 @@ void arg_numbers(struct arg_values *values, const struct plan_slice *slice, int6
     values->of[PLAN_ARG_LDA] = (uint64_t)(lda ? lda : p->k);
     values->of[PLAN_ARG_LDC] = (uint64_t)(ldc ? ldc : problem_columns(p));
     values->of[PLAN_ARG_WORKGROUPS] = plan_workgroups(slice->plan, grid);
+    values->of[PLAN_ARG_SLICES] = (uint64_t)slice->slices;
     if (!plan_is_base(slice->plan))
         return;
     const int64_t group = problem_group(p);

@@ -21,8 +21,8 @@ size_t plan_args(const struct plan *p, enum plan_arg args[PLAN_ARG_COUNT])
             args[n++] = PLAN_ARG_M;
         return n;
     }
-    for (int i = OPERAND_COUNT; i <= PLAN_ARG_WORKGROUPS; i++)
-        if (i != PLAN_ARG_WORKGROUPS || p->resident)
+    for (int i = OPERAND_COUNT; i <= PLAN_ARG_SLICES; i++)
+        if (i == PLAN_ARG_WORKGROUPS ? p->resident : i != PLAN_ARG_SLICES || plan_shares_out(p))
             args[n++] = (enum plan_arg)i;
     return n;
 }
@@ -34,6 +34,7 @@ const char *plan_arg_name(enum plan_arg arg)
                                           [PLAN_ARG_LDA - OPERAND_COUNT] = "lda",
                                           [PLAN_ARG_LDC - OPERAND_COUNT] = "ldc",
                                           [PLAN_ARG_WORKGROUPS - OPERAND_COUNT] = "workgroups",
+                                          [PLAN_ARG_SLICES - OPERAND_COUNT] = "slices",
                                           [PLAN_ARG_N - OPERAND_COUNT] = "n",
                                           [PLAN_ARG_K - OPERAND_COUNT] = "k",
                                           [PLAN_ARG_BLOCK_SHIFT - OPERAND_COUNT] = "block_shift",

@@ -8,7 +8,9 @@
  *   the operands that the problem has, in the order of problem/operands.def: pointers;
  *   m : i32, rows in this launch from `first` on;
  *   first : i32, the first row;  lda, ldc : i64, in elements;
- *   workgroups : i32, of plans with `resident` alone: those that share the rows of W.
+ *   workgroups : i32, of plans with `resident` alone: those that share the rows of W;
+ *   slices : i32, of plans that share out their workgroups (plan_shares_out) alone: at most so many
+ *   are in use.
  * A work-item's slice is workgroup id x or y (slices_first); its rows are first + y·m_tile … ,
  * fewer than m_tile at the end of m. Rows of A must start at multiples of plan_row_align bytes; lda
  * may be anything else. Kernels of op=dequant take operands alone, and C is packed.
@@ -28,6 +30,7 @@ enum plan_arg {
     PLAN_ARG_LDA,
     PLAN_ARG_LDC,
     PLAN_ARG_WORKGROUPS,
+    PLAN_ARG_SLICES,
     PLAN_ARG_N,
     PLAN_ARG_K,
     PLAN_ARG_BLOCK_SHIFT,

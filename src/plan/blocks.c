@@ -31,7 +31,8 @@ struct block_size {
 };
 static const struct block_size vector_blocks[] = {
     {1, 1, 1}, {2, 8, 4}, {4, 24, 8}, {8, 0, 16}, {0}};
-static const struct block_size listed_blocks[] = {{8, 64, 10}, {32, 0, 16}, {0}};
+static const struct block_size listed_blocks[] = {{8, 2, 2},     {8, 8, 6},   {8, 64, 12},
+                                                  {16, 128, 16}, {32, 0, 16}, {0}};
 static const struct block_size matrix_blocks[] = {{1, 1, 1}, {16, 128, 10}, {64, 0, 16}, {0}};
 
 /* Rows of a family's slices of such blocks; 0: it has none that fit into one. */

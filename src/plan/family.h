@@ -51,6 +51,9 @@ struct family {
     /* Its text can take the numbers of a layer as arguments (plan/base.h), which must have so many
      * rows of W, as many as a wave may work on at once; 0: it has no base kernels. */
     int base_rows;
+    /* Its kernels of op=moe share their workgroups out among the slices that turn out to be in use:
+     * a launch has as many as there are compute units, or slices if those are more. */
+    bool shares_out;
     /* Its kernels have one argument, in the place of C, whatever operands a problem has. */
     bool one_buffer;
     /* Whether weights go through LDS as scaled numbers: always (ON), never (OFF), or in some of its

@@ -254,6 +254,9 @@ void plan_geometry(const struct plan *p, int64_t slices, unsigned compute_units,
                    uint32_t block[3]);
 /* Of such a grid: the workgroups that share the rows of W, with the empty one of a skewed plan. */
 uint32_t plan_workgroups(const struct plan *p, const uint32_t grid[3]);
+/* Whether the workgroups of a launch share out themselves among the slices that are in use, which
+ * they learn from rows_used of op=moe (struct family, shares_out). */
+bool plan_shares_out(const struct plan *p);
 
 /* Appends the reasons for the choice and the modelled cost, for people. */
 void plan_explain(const struct plan *p, struct str *out);

@@ -411,5 +411,6 @@ const struct family family_ring = {
     .fields = fields,
     .templates = templates,
     .base_rows = 1,
+    .shares_out = true,
     .predequant = SWITCH_OFF,
 };

@@ -302,9 +302,14 @@ size_t plan_slices_apart(const struct plan_set *set, int64_t m, struct plan_slic
     return count ? slices_among(set, count, m, slices) : 0;
 }
 
+bool plan_shares_out(const struct plan *p)
+{
+    return p->block_rows && p->family->shares_out;
+}
+
 uint32_t plan_workgroups(const struct plan *p, const uint32_t grid[3])
 {
-    return grid[p->slices_first];
+    return plan_shares_out(p) ? grid[0] : grid[p->slices_first];
 }
 
 void plan_geometry(const struct plan *p, int64_t slices, unsigned compute_units, uint32_t grid[3],
@@ -320,6 +325,10 @@ void plan_geometry(const struct plan *p, int64_t slices, unsigned compute_units,
 
     grid[p->slices_first] = (uint32_t)(p->resident && held < groups ? held : groups);
     grid[!p->slices_first] = (uint32_t)slices;
+    if (plan_shares_out(p)) {
+        grid[0] = (uint32_t)(p->resident * units > slices ? p->resident * units : slices);
+        grid[1] = 1;
+    }
     grid[2] = 1;
     block[0] = (uint32_t)p->waves * p->wave_size;
     block[1] = block[2] = 1;

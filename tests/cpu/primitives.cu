@@ -145,6 +145,14 @@ PROBE(sums)
     }
 }
 
+// Of numbers that are not negative, as kernels have them, infinity among them.
+PROBE(maxima)
+{
+    for (u32 i = 0; i < 7; i++)
+        OUT(i, as_bits(larger(as_float(smaller(IN(2 * i) & 0x7fffffff, 0x7f800000)),
+                              as_float(smaller(IN(2 * i + 1) & 0x7fffffff, 0x7f800000)))));
+}
+
 PROBE(roundings)
 {
     for (u32 i = 0; i < 5; i++) {

@@ -79,6 +79,9 @@ KERNEL(SYMBOL, WAVES * 32)
     const u32 group = SLICES_FIRST ? group_y() : group_x();
     const u32 slice = SLICES_FIRST ? group_x() : group_y(), begin = slice * M_TILE;
 #if MOE
+    ENTER_SLOTS
+    if (begin >= used)
+        return;
     ENTER_EXPERT((u64)N * (K / 2), WAVES * ROWS, divide_up(N, WAVES * ROWS))
     const u32 its_rows = (u32)m;
 #else

@@ -480,24 +480,30 @@ KERNEL(SYMBOL, WAVES * 32)
 #if BIAS
  const c_element *bias,
 #endif
- SLOT_OPERANDS c_element *c, int m, int first, i64 lda, i64 ldc, int workgroups)
+ SLOT_OPERANDS c_element *c, int m, int first, i64 lda, i64 ldc, int workgroups SLICES_ARGUMENT)
 {
     ENTER_LAYER
 #if !BIAS
     const c_element *const bias = nullptr;
 #endif
-    const u32 group = SLICES_FIRST ? group_y() : group_x();
-    const u32 slice = SLICES_FIRST ? group_x() : group_y(), begin = slice * M_TILE;
     const u32 warp = item() / 32;
+    let_next_launch_begin();
 #if MOE
-    ENTER_EXPERT((u64)N * K_BYTES, ROWS, (u32)workgroups)
-    const u32 its_rows = (u32)m;
+    ENTER_SLOTS
+    const share part =
+        share_out(group_x(), (u32)workgroups, slices_in_use(used, (u32)slices));
+    const u32 slice = part.slice, group = part.group, groups = part.groups;
+    const u32 begin = slice * M_TILE, its_rows = (u32)m;
+    if (group * ROWS >= N || !groups)
+        return;
+    ENTER_EXPERT((u64)N * K_BYTES, ROWS, groups)
 #else
+    const u32 group = SLICES_FIRST ? group_y() : group_x(), groups = (u32)workgroups;
+    const u32 begin = (SLICES_FIRST ? group_x() : group_y()) * M_TILE;
     const u32 its_rows = smaller((u32)m - begin, M_TILE);
 #endif
-    const walk at = {LAYER_NAME (u32)workgroups, group, 0, 0, group};
+    const walk at = {LAYER_NAME groups, group, 0, 0, group};
 
-    let_next_launch_begin();
     check_shared_start();
     if (item() == 0) {
         for (u32 i = 0; i < STAGES; i++) {

@@ -9,6 +9,8 @@
 
 #define SLOT_OPERANDS                                                                              \
     const u32 *choices, const u32 *experts, const u32 *rows_used, const float *routing,
+// The last argument of a kernel that shares its workgroups out by share_out.
+#define SLICES_ARGUMENT    , int slices
 // Of functions that use what follows.
 #define SLOT_PARAMETER     const u32 *choices, const float *routing,
 #define SLOT_NAME          choices, routing,
@@ -31,17 +33,37 @@ DEVICE void clear_rows(ELEMENT *c, const u32 *choices, u32 first, u32 m, i64 ldc
     }
 }
 
-// For the head of a kernel: its workgroup leaves if its slice is not used, or its expert is not
-// here; else the pointers to weights are made to point to the expert's. WEIGHT_BYTES: of b, of one
-// expert. Workgroup `group` has the GROUP_ROWS rows of W from group * GROUP_ROWS on, and those that
-// lie a multiple of STRIDE such groups behind them. Which weights are to be loaded is known only
-// when the launch in front has ended, so all threads wait for it here.
-#define ENTER_EXPERT(WEIGHT_BYTES, GROUP_ROWS, STRIDE)                                             \
+// For the head of a kernel: `used` is how many slots are. Which weights are to be loaded is known
+// only when the launch in front has ended, so all threads wait for it here.
+#define ENTER_SLOTS                                                                                \
     await_launch_in_front(choices, experts, rows_used, routing);                                   \
-    const u32 used = ldg_late(rows_used);                                                          \
+    const u32 used = ldg_late(rows_used);
+
+// Of a workgroup that is one of `groups` which share the rows of W for a slice, which one it is.
+struct share { u32 slice, group, groups; };
+// Shares the workgroups of a launch out among the slices that are in use, which are no more than
+// there are workgroups. Each slice gets as many: those that are left over would make some slices
+// quicker, at the cost of the others, which read from the same memory. No groups: the workgroup has
+// no slice.
+DEVICE share share_out(u32 workgroup, u32 workgroups, u32 slices)
+{
+    const u32 groups = slices ? workgroups / slices : 0;
+    if (workgroup >= slices * groups)
+        return {0, 0, 0};
+    return {workgroup % slices, workgroup / slices, groups};
+}
+// Slices in use, where `used` may be any number and there are at most so many.
+DEVICE u32 slices_in_use(u32 used, u32 slices)
+{
+    return smaller(used / M_TILE + (used % M_TILE != 0), slices);
+}
+
+// Behind that, where `slice` is in use: its workgroup leaves if its expert is not here; else the
+// pointers to weights are made to point to the expert's. WEIGHT_BYTES: of b, of one expert.
+// Workgroup `group` has the GROUP_ROWS rows of W from group * GROUP_ROWS on, and those that lie a
+// multiple of STRIDE such groups behind them.
+#define ENTER_EXPERT(WEIGHT_BYTES, GROUP_ROWS, STRIDE)                                             \
     const u32 expert = ldg_late(experts + slice / SLICES_OF_BLOCK);                                \
-    if (begin >= used)                                                                             \
-        return;                                                                                    \
     if (expert >= EXPERTS) {                                                                       \
         for (u32 g = group; expert == ELSEWHERE && g * (GROUP_ROWS) < N; g += (STRIDE))            \
             clear_rows<WAVES * 32>(c, choices, begin, (u32)m, ldc, C_COLUMN(g * (GROUP_ROWS)),     \

@@ -4,6 +4,7 @@
 // rows, cuda/prelude/moe.cu is in this file's place.
 
 #define SLOT_OPERANDS
+#define SLICES_ARGUMENT
 #define SLOT_PARAMETER
 #define SLOT_NAME
 #define A_ROW(i)           (first + smaller(i, m - 1))

@@ -274,6 +274,12 @@ DEVICE float sum(float a, float b)
     asm("add.rn.f32 %0, %1, %2;" : "=f"(v) : "f"(a), "f"(b));
     return v;
 }
+DEVICE float larger(float a, float b)
+{
+    float v;
+    asm("max.f32 %0, %1, %2;" : "=f"(v) : "f"(a), "f"(b));
+    return v;
+}
 // e^x, by 2^x: off by some units in the last place.
 DEVICE float exponential(float x)
 {

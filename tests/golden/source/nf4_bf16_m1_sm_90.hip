@@ -304,6 +304,12 @@ DEVICE float sum(float a, float b)
     asm("add.rn.f32 %0, %1, %2;" : "=f"(v) : "f"(a), "f"(b));
     return v;
 }
+DEVICE float larger(float a, float b)
+{
+    float v;
+    asm("max.f32 %0, %1, %2;" : "=f"(v) : "f"(a), "f"(b));
+    return v;
+}
 // e^x, by 2^x: off by some units in the last place.
 DEVICE float exponential(float x)
 {
@@ -591,9 +597,9 @@ DEVICE float scale_at(const loaded_scales<COUNT> &s, u32 i, u32 codes, float shi
 #if SCALE_IS_NESTED
     return sum(product(lds<float>(codes + s.scales.at(i) * 4), as_float(s.second)), shift);
 #elif SCALE_IS_E8M0
-    // 0 and 255 need a bit of the mantissa: one is 2^-127, below normal numbers, the other NaN.
-    const u32 exponent = s.scales.at(i) << 23;
-    return as_float(exponent | ((exponent + (1u << 23)) & 0x7f000000 ? 0 : 1u << 22));
+    // 0 stands for 2^-127, below normal numbers, and 255 for NaN: infinity times zero is.
+    const float power = larger(as_float(s.scales.at(i) << 23), as_float(1u << 22));
+    return fused(power, 0.0f, power);
 #else
     return widen<SCALE_TYPE>(s.scales.at(i));
 #endif
@@ -687,6 +693,7 @@ template <bool ALIGNED> DEVICE void load_a_piece(const void *from, u32 *to)
 // rows, cuda/prelude/moe.cu is in this file's place.
 
 #define SLOT_OPERANDS
+#define SLICES_ARGUMENT
 #define SLOT_PARAMETER
 #define SLOT_NAME
 #define A_ROW(i)           (first + smaller(i, m - 1))
@@ -1176,24 +1183,30 @@ KERNEL(SYMBOL, WAVES * 32)
 #if BIAS
  const c_element *bias,
 #endif
- SLOT_OPERANDS c_element *c, int m, int first, i64 lda, i64 ldc, int workgroups)
+ SLOT_OPERANDS c_element *c, int m, int first, i64 lda, i64 ldc, int workgroups SLICES_ARGUMENT)
 {
     ENTER_LAYER
 #if !BIAS
     const c_element *const bias = nullptr;
 #endif
-    const u32 group = SLICES_FIRST ? group_y() : group_x();
-    const u32 slice = SLICES_FIRST ? group_x() : group_y(), begin = slice * M_TILE;
     const u32 warp = item() / 32;
+    let_next_launch_begin();
 #if MOE
-    ENTER_EXPERT((u64)N * K_BYTES, ROWS, (u32)workgroups)
-    const u32 its_rows = (u32)m;
+    ENTER_SLOTS
+    const share part =
+        share_out(group_x(), (u32)workgroups, slices_in_use(used, (u32)slices));
+    const u32 slice = part.slice, group = part.group, groups = part.groups;
+    const u32 begin = slice * M_TILE, its_rows = (u32)m;
+    if (group * ROWS >= N || !groups)
+        return;
+    ENTER_EXPERT((u64)N * K_BYTES, ROWS, groups)
 #else
+    const u32 group = SLICES_FIRST ? group_y() : group_x(), groups = (u32)workgroups;
+    const u32 begin = (SLICES_FIRST ? group_x() : group_y()) * M_TILE;
     const u32 its_rows = smaller((u32)m - begin, M_TILE);
 #endif
-    const walk at = {LAYER_NAME (u32)workgroups, group, 0, 0, group};
+    const walk at = {LAYER_NAME groups, group, 0, 0, group};
 
-    let_next_launch_begin();
     check_shared_start();
     if (item() == 0) {
         for (u32 i = 0; i < STAGES; i++) {

@@ -294,6 +294,12 @@ DEVICE float sum(float a, float b)
     asm("add.rn.f32 %0, %1, %2;" : "=f"(v) : "f"(a), "f"(b));
     return v;
 }
+DEVICE float larger(float a, float b)
+{
+    float v;
+    asm("max.f32 %0, %1, %2;" : "=f"(v) : "f"(a), "f"(b));
+    return v;
+}
 // e^x, by 2^x: off by some units in the last place.
 DEVICE float exponential(float x)
 {
@@ -671,9 +677,9 @@ DEVICE float scale_at(const loaded_scales<COUNT> &s, u32 i, u32 codes, float shi
 #if SCALE_IS_NESTED
     return sum(product(lds<float>(codes + s.scales.at(i) * 4), as_float(s.second)), shift);
 #elif SCALE_IS_E8M0
-    // 0 and 255 need a bit of the mantissa: one is 2^-127, below normal numbers, the other NaN.
-    const u32 exponent = s.scales.at(i) << 23;
-    return as_float(exponent | ((exponent + (1u << 23)) & 0x7f000000 ? 0 : 1u << 22));
+    // 0 stands for 2^-127, below normal numbers, and 255 for NaN: infinity times zero is.
+    const float power = larger(as_float(s.scales.at(i) << 23), as_float(1u << 22));
+    return fused(power, 0.0f, power);
 #else
     return widen<SCALE_TYPE>(s.scales.at(i));
 #endif
