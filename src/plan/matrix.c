@@ -50,12 +50,9 @@ bool matrix_scaled(const struct plan *p)
     return p->matrix.staging == STAGING_WEIGHTS || p->matrix.staging == STAGING_SCALED;
 }
 
-bool matrix_scales_by_dots(const struct plan *p)
+bool matrix_cuts_by_mix(const struct plan *p)
 {
-    const struct quern_problem *const q = &p->problem;
-
-    return p->target->capabilities & CAP_DOT2_BF16_BF16 && q->a == QUERN_BF16 &&
-           q->scale == QUERN_SCALE_BF16;
+    return p->target->capabilities & (CAP_WMMA_256B | CAP_WMMA_128B) && p->problem.a == QUERN_BF16;
 }
 
 int matrix_tiles_of_w(const struct plan *p)

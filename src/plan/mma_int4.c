@@ -135,8 +135,8 @@ static int decode_slots(const struct plan *p)
     }
     if (p->matrix.code_offset)
         return bytes ? 9 : 7;
-    if (matrix_scaled(p) && matrix_scales_by_dots(p))
-        return 3 + 8 + 8;
+    if (matrix_scaled(p) && matrix_cuts_by_mix(p))
+        return 5 + 8 + 4;
     const bool sixteenths = matrix_form(p->products).values == 4, none = q->zero == QUERN_ZERO_NONE;
     /* where the target converts fp8 to f32, it makes f32 of two codes at once */
     const bool fp8 = sixteenths && p->target->capabilities & CAP_FP8_CVT &&
@@ -431,8 +431,7 @@ static const struct plan_field formats[] = {
      FIELD_PLACE(matrix.pairing), .word = "pairing"},
     {FIELD_IF(FIELD_BOOL, "STAGED", matrix_staged, "whether W goes through LDS")},
     {FIELD_IF(FIELD_BOOL, "SCALED", matrix_scaled, "whether weights are multiplied, not codes")},
-    {FIELD_IF(FIELD_BOOL, "SCALED_BY_DOTS", matrix_scales_by_dots,
-              "whether bf16 is scaled by dot products")},
+    {FIELD_IF(FIELD_BOOL, "CUT_BY_MIX", matrix_cuts_by_mix, "whether scaled bf16 is cut off")},
     {FIELD_IF(FIELD_BOOL, "EXACT", is_exact, "whether codes are decoded as q - z")},
     {FIELD_IF(FIELD_BOOL, "PLAIN_SUM", sums_a, "whether A is summed")},
     {FIELD_IF(FIELD_BOOL, "SHARED_SUMS", shares_sums, "whether once for the workgroup")},
@@ -468,10 +467,9 @@ static const struct plan_template templates[] = {{"prelude/prelude"},
                                                  {"prelude/reduce"},
                                                  {"prelude/int4"},
                                                  {"prelude/round"},
-                                                 {"prelude/cut"},
                                                  {"decode/int4"},
                                                  {"decode/scale_group"},
-                                                 {"decode/int4_dots"},
+                                                 {"decode/int4_mix"},
                                                  {"decode/int4_exact"},
                                                  {"prelude/dual_dot2", .when = dual_dot2},
                                                  {"family/mma_int4"},

@@ -62,7 +62,7 @@ static int word_slots(const struct plan *p)
     const bool dots = p->target->capabilities & CAP_DOT2_BF16_BF16;
 
     if (q->wq == QUERN_W_INT4)
-        return f16 ? k8 ? 16 : 13 : dots ? 19 : 27;
+        return f16 ? k8 ? 16 : 13 : matrix_cuts_by_mix(p) ? 17 : 27;
     const int codes = f16 && codes_have_upper_bytes_only(q->wq) ? 19 : 25;
     return codes + (f16 ? 4 : dots ? 8 : 24);
 }
@@ -261,7 +261,7 @@ static int64_t cuts_weights(const struct plan *p)
 
 static const char *products(const struct plan *p)
 {
-    return p->problem.a == QUERN_BF16 && !makes_bf16_by_dots(p) ? "PLAIN" : "DOT2";
+    return p->problem.a == QUERN_BF16 && !matrix_cuts_by_mix(p) ? "PLAIN" : "DOT2";
 }
 
 static const char *pairing(const struct plan *p)
@@ -285,6 +285,7 @@ static int64_t no(const struct plan *p)
 static const struct plan_field of_int4[] = {
     {FIELD_WORD("PRODUCTS", products, "whether codes become f32")},
     {FIELD_WORD("PAIRING", pairing, "what is reordered where pairs differ")},
+    {FIELD_IF(FIELD_BOOL, "CUT_BY_MIX", matrix_cuts_by_mix, "whether scaled bf16 is cut off")},
     {0},
 };
 
@@ -292,10 +293,6 @@ static const struct plan_field of_table[] = {
     {FIELD_OF(FIELD_BOOL, "WORD_BLOCKS", no, "whether b is [K/32,N] blocks of 4")},
     {FIELD_WORD("A_TYPE", field_a_type, "elements of A")},
     {FIELD_OF(FIELD_BOOL, "TRUNCATE", no, "whether f32 becomes bf16 by cutting")},
-    {0},
-};
-
-static const struct plan_field scaling[] = {
     {FIELD_OF(FIELD_BOOL, "SCALED_BY_DOTS", makes_bf16_by_dots,
               "whether bf16 is scaled by dot products,")},
     {FIELD_OF(FIELD_BOOL, "CUT_BY_DOTS", cuts_weights, "which leave bits away that products have")},
@@ -322,7 +319,6 @@ static const struct plan_fields fields[] = {{layer_fields},
                                             {of_int4, .when = field_is_int4},
                                             {weight_fields, .when = field_has_table},
                                             {of_table, .when = field_has_table},
-                                            {scaling},
                                             {tile_fields},
                                             {rows},
                                             {0}};
@@ -336,9 +332,9 @@ static const struct plan_template templates[] = {
     {"prelude/int4"},
     {"prelude/round"},
     {"prelude/bf16"},
-    {"prelude/cut"},
+    {"prelude/cut", .when = field_has_table},
     {"decode/int4", .when = field_is_int4},
-    {"decode/int4_dots", .when = field_is_int4},
+    {"decode/int4_mix", .when = field_is_int4},
     {"decode/scale_group", .when = field_is_int4},
     {"decode/tile_int4", .when = field_is_int4},
     {.choose = template_of_codes, .when = field_has_table},

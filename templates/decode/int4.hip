@@ -56,6 +56,17 @@ DEVICE decoder make_decoder()
     return {opaque(DECODER.low_magic), A_TYPE == BF16 ? 0 : opaque(DECODER.high_magic)};
 }
 
+// Nibbles i and i + 4 of a word as pair i of f16: 1024 + q of even i, 64 + q of odd.
+DEVICE void decode_halves(const decoder &d, u32 word, u32 (&w)[4])
+{
+    const u32 upper = word >> 8;
+
+    w[0] = (word & 0x000f000f) | d.low_magic;
+    w[1] = (word & 0x00f000f0) | d.high_magic;
+    w[2] = (upper & 0x000f000f) | d.low_magic;
+    w[3] = (upper & 0x00f000f0) | d.high_magic;
+}
+
 // The four pairs of a word.
 DEVICE void decode_word(const decoder &d, u32 word, u32 (&w)[4])
 {
@@ -68,11 +79,7 @@ DEVICE void decode_word(const decoder &d, u32 word, u32 (&w)[4])
             w[p] = (__builtin_amdgcn_perm(odd, word, 0x0c040c00 | p << 16 | p) & 0x000f000f) |
                    d.low_magic;
     } else if constexpr (A_TYPE == F16) {
-        const u32 upper = word >> 8;
-        w[0] = (word & 0x000f000f) | d.low_magic;
-        w[1] = (word & 0x00f000f0) | d.high_magic;
-        w[2] = (upper & 0x000f000f) | d.low_magic;
-        w[3] = (upper & 0x00f000f0) | d.high_magic;
+        decode_halves(d, word, w);
     } else {
         UNROLL for (u32 p = 0; p < 4; p++)
             w[p] = (word >> 4 * p & 0x000f000f) | d.low_magic;

@@ -2,7 +2,8 @@
 // Decodes int4 codes to q - z, from which CODE_BIAS and the zero point have been taken off, or to
 // weights. q - z is exact in f16, by one packed addition for two codes, and in bf16, where it is
 // made in f32 and cut off. A weight, (q - z) * s or (q - 8) * s - zs, is made in f32 and rounded
-// once; where q - z and the scale are f16, by one packed operation.
+// once; where q - z and the scale are f16, by one packed operation; CUT_BY_MIX, by
+// decode/int4_mix.
 
 // How codes become f32 on processors with SDWA, for bf16. BY_SIXTEENTHS: an instruction converts a
 // signed nibble, in any byte, to sixteenths. It makes (q - 8) / 16 of codes whose upper bit is
@@ -105,9 +106,6 @@ DEVICE f32x2 code_pair(const code_bytes &c, u32 p)
     return {code_of(from, p / 2), code_of(from, p / 2 + 2)};
 }
 
-// Which nibble of a word is half `half` of its pair p.
-constexpr u32 nibble_of_pair(u32 p, u32 half) { return BYTE_PAIRS ? p * 2 + half : p + half * 4; }
-
 // Pair p of a word, in f32. `made(i)` gives the pair that code_pair makes for i; BY_FP8 that is two
 // neighbouring bytes, so that pair p is put together from two of them.
 template <class MADE> DEVICE f32x2 pair_of_codes(u32 p, MADE made)
@@ -133,33 +131,22 @@ template <bool CUT> DEVICE u32 bf16_pair(f32x2 value)
         l += 0x7fff + (l >> 16 & 1);
         h += 0x7fff + (h >> 16 & 1);
     }
-    return __builtin_amdgcn_perm(h, l, 0x07060302);
+    return upper_halves(l, h);
 }
 
-// Half `half` of a pair of f16, plus `to`, in f32, by one instruction for mixed types. That is a
-// multiply-add, whose factor of one is hidden from the compiler. So is each sum from the next: of
-// two the compiler would make a packed addition behind two conversions.
-DEVICE float mix(u32 pair, u32 half, float to)
-{
-    const f16x2 both = __builtin_bit_cast(f16x2, pair);
-    const f16 one_half = half ? both.y : both.x;
-    float sum = __builtin_fmaf((float)one_half, opaque_scalar(1.0f), to);
-
-    computed(sum);
-    return sum;
-}
-DEVICE decoder make_mix_decoder() { return {opaque(0x64006400), opaque(0x54005400)}; }
+// The factor of one is hidden from the compiler, so that an instruction adds to an f16. So is each
+// sum from the next: of two the compiler would make a packed addition behind two conversions.
 DEVICE void decode_by_mix(const decoder &d, u32 word, const exact_zero &zero, u32 (&w)[4])
 {
-    const u32 upper = word >> 8;
-    const u32 codes[4] = {(word & 0x000f000f) | d.low_magic, (word & 0x00f000f0) | d.high_magic,
-                          (upper & 0x000f000f) | d.low_magic, (upper & 0x00f000f0) | d.high_magic};
-    UNROLL for (u32 p = 0; p < 4; p++) {
-        const u32 n0 = nibble_of_pair(p, 0), n1 = nibble_of_pair(p, 1);
-        w[p] = bf16_pair<true>(
-            f32x2{mix(codes[n0 % 4], n0 / 4, n0 % 2 ? zero.high : zero.low),
-                  mix(codes[n1 % 4], n1 / 4, n1 % 2 ? zero.high : zero.low)});
-    }
+    u32 codes[4];
+    decode_halves(d, word, codes);
+    auto exact = [&](u32 n) {
+        float sum = mix(codes[n % 4], n / 4, opaque_scalar(1.0f), n % 2 ? zero.high : zero.low);
+        computed(sum);
+        return sum;
+    };
+    UNROLL for (u32 p = 0; p < 4; p++)
+        w[p] = bf16_pair<true>(f32x2{exact(nibble_of_pair(p, 0)), exact(nibble_of_pair(p, 1))});
 }
 
 // q - z of a word, in the pairs of decode_word.
@@ -186,7 +173,7 @@ struct weight_scale {
     exact_zero zero;
     u32 packed, packed_off; // scale and off as pairs of f16, where the scale is f16
     float scale, off; // a weight is code * scale + off
-    dot_scale dots;
+    cut_scale cut;
 };
 constexpr bool PACKED_SCALE = A_TYPE == F16 && SCALE_TYPE == F16;
 
@@ -201,8 +188,8 @@ DEVICE weight_scale make_weight_scale(u32 scale_bits, u32 zero_bits)
         s.packed = scale_bits << 16 | (scale_bits & 0xffff);
         s.packed_off = (zero_bits << 16 | (zero_bits & 0xffff)) ^ 0x80008000;
         s.off = ZERO == ZERO_SCALED ? -zero_value(zero_bits) : 0.0f;
-    } else if constexpr (SCALED_BY_DOTS) {
-        s.dots = make_dot_scale(scale_bits, zero, ZERO == ZERO_SCALED ? -zero_value(zero_bits) : 0);
+    } else if constexpr (CUT_BY_MIX) {
+        s.cut = make_cut_scale(s.scale, zero, ZERO == ZERO_SCALED ? -zero_value(zero_bits) : 0);
     } else {
         s.off = (CODE_MIDDLE - zero) / CODE_UNIT * s.scale; // exact, but for scales in f32
         if (ZERO == ZERO_SCALED)
@@ -232,8 +219,8 @@ DEVICE void dequantise_word(const decoder &d, u32 word, const weight_scale &s, u
                 w[p] = halves((f16)__builtin_fmaf((float)q.x, s.scale, s.off),
                               (f16)__builtin_fmaf((float)q.y, s.scale, s.off));
         }
-    } else if constexpr (SCALED_BY_DOTS) {
-        decode_by_dots(word, s.dots, w);
+    } else if constexpr (CUT_BY_MIX) {
+        decode_and_cut(d, word, s.cut, w);
     } else {
         const code_bytes codes = bytes_of(word);
         auto weights = [&](u32 i) {

@@ -6,6 +6,8 @@ DEVICE row_scales scales_of_tile_row(u32 first, u32 own, SCALE_OPERANDS)
     return scales_of_row(first + own, SCALE_NAMES);
 }
 
+DEVICE decoder make_tile_decoder() { return make_decoder(); }
+
 // A chunk's scale as the decoder wants it: in both halves of a dword, in one, or in f32.
 struct multiplier {
     u32 scale;
@@ -26,7 +28,7 @@ DEVICE multiplier make_multiplier(const row_scales &row, const chunk_scale &chun
 // Two weights times their scale, rounded to nearest: f16 in one instruction; bf16 by dot products
 // with (scale, 0) and (0, scale) that have a bf16 result, where there are such, and rounded toward
 // zero; else in f32.
-constexpr float RESTORED = restored(CODE);
+constexpr float RESTORED = CUT_BY_DOTS ? restored(CODE) : 1.0f;
 DEVICE u32 scale_pair(u32 pair, u32 scale)
 {
     if constexpr (A_TYPE == F16) {

@@ -228,7 +228,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
 #if MOE
     ENTER_EXPERT((u64)N * (K / 2), group * ROWS_PER_GROUP, ROWS_PER_GROUP)
 #endif
-    const decoder decoding = BY_MIX ? make_mix_decoder() : make_decoder();
+    const decoder decoding = BY_MIX || (SCALED && CUT_BY_MIX) ? make_mix_decoder() : make_decoder();
 
     // Steps begin at the phase, and go on at the row's beginning when they reach its end.
     const u32 phase = PHASES ? first_step(group, STEPS) : 0;
@@ -491,7 +491,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
 
     store_tiles<SHARED_BYTES>(total, (LDS float *)shared_memory, wave, lane, n0, m0, c, m, first,
                               ldc, SLOT_NAME [&](float result, u32 n, u32 row) {
-                                  result *= SCALED && SCALED_BY_DOTS ? RESTORED : CODE_UNIT;
+                                  result *= CODE_UNIT;
 #if BIAS
                                   result += BIAS_OF(bias, W_ROW(n), b);
 #endif

@@ -172,7 +172,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     // ---- From registers to LDS
     const u32 a_to = place_of(item / PIECES, item % PIECES);
     const u32 w_to = A_BYTES + place_of(item / PARTS, part * (WEIGHTS / 8));
-    const decoder codes = make_decoder();
+    const decoder codes = make_tile_decoder();
     row_unit unit;
     auto store = [&](u32 stage) INLINE {
         UNROLL for (u32 i = 0; i < A_PIECES; i++)
@@ -311,7 +311,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 
     // What each row's results are multiplied by (tile_scale); in LDS, in place of the first stage.
     constexpr bool UNITS_DIFFER = A_TYPE == F16;
-    constexpr float RESULT_UNIT = CUT_BY_DOTS ? CODE_UNIT * RESTORED : CODE_UNIT;
+    constexpr float RESULT_UNIT = CODE_UNIT * RESTORED;
     LDS float *const units = (LDS float *)stages;
     if constexpr (UNITS_DIFFER) {
         barrier();

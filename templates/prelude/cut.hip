@@ -21,8 +21,3 @@ template <u32 COUNT> constexpr float restored(const float (&codes)[COUNT])
     }
     return (float)(products / squares);
 }
-
-// The same for weights whose lower bits may be anything. Each loses half a unit of the last place,
-// 2^-8, on average; with mantissas m as above the factor is 1 + 2^-8 * mean(m) / mean(m * m), and
-// that ratio is 2/3.
-constexpr float RESTORED_OF_ANY = 1 + 0x1p-8f * 2 / 3;

@@ -34,7 +34,7 @@ constexpr unsigned BLOCK = 32;          // weights along K that share a scale
 #define PAIRING OF_A                    // what is reordered where pairs differ
 #define STAGED false                    // whether W goes through LDS
 #define SCALED true                     // whether weights are multiplied, not codes
-#define SCALED_BY_DOTS false            // whether bf16 is scaled by dot products
+#define CUT_BY_MIX false                // whether scaled bf16 is cut off
 #define EXACT true                      // whether codes are decoded as q - z
 #define PLAIN_SUM false                 // whether A is summed
 #define SHARED_SUMS false               // whether once for the workgroup
@@ -530,35 +530,6 @@ template <class T> DEVICE T rounded(float value, bool truncated)
     return (T)value;
 }
 
-// ---- prelude/cut ----
-// v_dot2_bf16_bf16 drops the lower bits of its result, so that weights made by it, a code times a
-// scale, are too small on average. Results are multiplied by a factor that makes up for that.
-
-// The factor with the least mean square of `weight - factor * cut`. All codes are taken to be
-// equally frequent, and a mantissa m of scales to occur in proportion to 1/m, as in numbers of all
-// sizes.
-template <u32 COUNT> constexpr float restored(const float (&codes)[COUNT])
-{
-    double products = 0, squares = 0;
-    for (u32 i = 0; i < COUNT; i++) {
-        const u32 bits = __builtin_bit_cast(u32, codes[i]);
-        const u32 rounded = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000; // to bf16
-        for (u32 mantissa = 128; mantissa < 256; mantissa++) {
-            const float weight = __builtin_bit_cast(float, rounded) * (float)mantissa;
-            const u32 upper = __builtin_bit_cast(u32, weight) & 0xffff0000;
-            const double cut = __builtin_bit_cast(float, upper);
-            products += weight * cut / mantissa;
-            squares += cut * cut / mantissa;
-        }
-    }
-    return (float)(products / squares);
-}
-
-// The same for weights whose lower bits may be anything. Each loses half a unit of the last place,
-// 2^-8, on average; with mantissas m as above the factor is 1 + 2^-8 * mean(m) / mean(m * m), and
-// that ratio is 2/3.
-constexpr float RESTORED_OF_ANY = 1 + 0x1p-8f * 2 / 3;
-
 // ---- decode/int4 ----
 // The decoder of int4, in registers: the codes of a word become values of the type that they are
 // multiplied in, by exact integer operations alone. A code q stands for CODE_BIAS + q, because its
@@ -617,6 +588,17 @@ DEVICE decoder make_decoder()
     return {opaque(DECODER.low_magic), A_TYPE == BF16 ? 0 : opaque(DECODER.high_magic)};
 }
 
+// Nibbles i and i + 4 of a word as pair i of f16: 1024 + q of even i, 64 + q of odd.
+DEVICE void decode_halves(const decoder &d, u32 word, u32 (&w)[4])
+{
+    const u32 upper = word >> 8;
+
+    w[0] = (word & 0x000f000f) | d.low_magic;
+    w[1] = (word & 0x00f000f0) | d.high_magic;
+    w[2] = (upper & 0x000f000f) | d.low_magic;
+    w[3] = (upper & 0x00f000f0) | d.high_magic;
+}
+
 // The four pairs of a word.
 DEVICE void decode_word(const decoder &d, u32 word, u32 (&w)[4])
 {
@@ -629,11 +611,7 @@ DEVICE void decode_word(const decoder &d, u32 word, u32 (&w)[4])
             w[p] = (__builtin_amdgcn_perm(odd, word, 0x0c040c00 | p << 16 | p) & 0x000f000f) |
                    d.low_magic;
     } else if constexpr (A_TYPE == F16) {
-        const u32 upper = word >> 8;
-        w[0] = (word & 0x000f000f) | d.low_magic;
-        w[1] = (word & 0x00f000f0) | d.high_magic;
-        w[2] = (upper & 0x000f000f) | d.low_magic;
-        w[3] = (upper & 0x00f000f0) | d.high_magic;
+        decode_halves(d, word, w);
     } else {
         UNROLL for (u32 p = 0; p < 4; p++)
             w[p] = (word >> 4 * p & 0x000f000f) | d.low_magic;
@@ -809,61 +787,73 @@ DEVICE float zero_value(u32 bits)
         return scale_value(bits);
 }
 
-// ---- decode/int4_dots ----
-// Scaled weights of bf16 from codes, one instruction for each: v_dot2_bf16_bf16 of
-// (128 + q, 128 + z) with (scale, -scale), of processors that have it. It rounds toward zero.
+// ---- decode/int4_mix ----
+// Codes of int4 through f16: a mask puts two codes into halves of a dword, and an instruction for
+// mixed types multiplies one of them with an f32 and adds another. And scaled bf16 weights by that.
 
-constexpr float CENTRED_CODES[16] = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
-constexpr float RESTORED = ZERO == ZERO_SCALED ? RESTORED_OF_ANY : restored(CENTRED_CODES);
+// For decode_halves.
+DEVICE decoder make_mix_decoder() { return {opaque(0x64006400), opaque(0x54005400)}; }
 
-struct dot_scale {
-    u32 zero;  // 128 and 128 + z, which is exact up to 255
-    u32 scale; // and its negative
-    u32 rest;  // one bf16 that is added: the rest of a zero point above 127, or a scaled zero point
+// Half `half` of a pair of f16, times `factor`, plus `to`, in f32, rounded once.
+DEVICE float mix(u32 pair, u32 half, float factor, float to)
+{
+    const f16x2 both = __builtin_bit_cast(f16x2, pair);
+    const f16 one_half = half ? both.y : both.x;
+
+    return __builtin_fmaf((float)one_half, factor, to);
+}
+
+// Which nibble of a word is half `half` of its pair p.
+constexpr u32 nibble_of_pair(u32 p, u32 half) { return BYTE_PAIRS ? p * 2 + half : p + half * 4; }
+
+// The upper halves of two dwords: of two f32, what bf16 has of them.
+DEVICE u32 upper_halves(u32 low, u32 high)
+{
+    return __builtin_amdgcn_perm(high, low, 0x07060302);
+}
+
+// Weights are made in f32 and cut off, a pair by one instruction, where rounding would take two
+// more. So that they are as near as rounded ones, they are made a little too large: by 3/8 of what
+// the last place of a bf16 is worth if its mantissa is 1, and by 3/4 if it is almost 2. That is
+// less than one, so that products which bf16 holds stay exact; and on average as much is added as
+// is cut off (docs/kernels/mma_int4.md has the errors).
+constexpr float BEFORE_CUT = 1 + 0x3p-10f;
+
+struct cut_scale {
+    float scale, low, high; // of a group; and what is added for codes of 1024 + q and of 64 + q
 };
 
-DEVICE u32 nearest_bf16(float value) { return (__builtin_bit_cast(u32, value) + 0x8000) >> 16; }
-
-// `scale` is a bf16; `zero` a zero point of codes, up to 255; `off` is added to weights.
-DEVICE dot_scale make_dot_scale(u32 scale, float zero, float off)
+// For weights (q - zero) * scale + off; `zero` is an integer up to 255.
+DEVICE cut_scale make_cut_scale(float scale, float zero, float off)
 {
-    const float exact = ZERO == ZERO_U8 ? __builtin_fminf(zero, 127.0f) : zero;
-    const float value = __builtin_bit_cast(float, scale << 16);
-    const u32 biased = __builtin_bit_cast(u32, 128.0f + exact) & 0xffff0000;
+    // In 13 bits, so that products with 1024 + q, which has 11, are exact in f32, and a code of
+    // `zero` is exactly nothing.
+    const u32 upper = __builtin_bit_cast(u32, scale * BEFORE_CUT) & 0xfffff800;
+    const float by = __builtin_bit_cast(float, upper), added = off * BEFORE_CUT;
 
-    return {biased | 0x4300, scale | (scale ^ 0x8000) << 16,
-            nearest_bf16(ZERO == ZERO_U8 ? (exact - zero) * value : off)};
+    return {by, __builtin_fmaf(-1024.0f - zero, by, added),
+            __builtin_fmaf(-64.0f - zero, by, added)};
 }
 
 // Eight weights, in the pairs of decode_word.
-DEVICE void decode_by_dots(u32 word, const dot_scale &by, u32 (&pairs)[4])
+DEVICE void decode_and_cut(const decoder &d, u32 word, const cut_scale &by, u32 (&pairs)[4])
 {
-#if SCALED_BY_DOTS // not every processor knows the instruction
-    // a code takes the place of the lowest byte
-    const u32 nibbles[2] = {word & 0x0f0f0f0f, word >> 4 & 0x0f0f0f0f};
-    UNROLL for (u32 p = 0; p < 4; p++) {
-        const u32 first = BYTE_PAIRS ? 2 * p : p, second = BYTE_PAIRS ? 2 * p + 1 : p + 4;
-        const u32 x = __builtin_amdgcn_perm(nibbles[first % 2], by.zero, 0x03020104 + first / 2);
-        const u32 y = __builtin_amdgcn_perm(nibbles[second % 2], by.zero, 0x03020104 + second / 2);
-        if constexpr (ZERO == ZERO_NONE) {
-            asm("v_dot2_bf16_bf16 %0, %1, %2, 0" : "=v"(pairs[p]) : "v"(x), "v"(by.scale));
-            asm("v_dot2_bf16_bf16 %0, %1, %2, 0 op_sel:[0,0,0,1]"
-                : "+v"(pairs[p]) : "v"(y), "v"(by.scale));
-        } else {
-            asm("v_dot2_bf16_bf16 %0, %1, %2, %3"
-                : "=v"(pairs[p]) : "v"(x), "v"(by.scale), "v"(by.rest));
-            asm("v_dot2_bf16_bf16 %0, %1, %2, %3 op_sel:[0,0,0,1]"
-                : "+v"(pairs[p]) : "v"(y), "v"(by.scale), "v"(by.rest));
-        }
-    }
-#endif
+    u32 codes[4];
+    decode_halves(d, word, codes);
+    auto weight = [&](u32 n) {
+        return __builtin_bit_cast(
+            u32, mix(codes[n % 4], n / 4, by.scale, n % 2 ? by.high : by.low));
+    };
+    UNROLL for (u32 p = 0; p < 4; p++)
+        pairs[p] = upper_halves(weight(nibble_of_pair(p, 0)), weight(nibble_of_pair(p, 1)));
 }
 
 // ---- decode/int4_exact ----
 // Decodes int4 codes to q - z, from which CODE_BIAS and the zero point have been taken off, or to
 // weights. q - z is exact in f16, by one packed addition for two codes, and in bf16, where it is
 // made in f32 and cut off. A weight, (q - z) * s or (q - 8) * s - zs, is made in f32 and rounded
-// once; where q - z and the scale are f16, by one packed operation.
+// once; where q - z and the scale are f16, by one packed operation; CUT_BY_MIX, by
+// decode/int4_mix.
 
 // How codes become f32 on processors with SDWA, for bf16. BY_SIXTEENTHS: an instruction converts a
 // signed nibble, in any byte, to sixteenths. It makes (q - 8) / 16 of codes whose upper bit is
@@ -966,9 +956,6 @@ DEVICE f32x2 code_pair(const code_bytes &c, u32 p)
     return {code_of(from, p / 2), code_of(from, p / 2 + 2)};
 }
 
-// Which nibble of a word is half `half` of its pair p.
-constexpr u32 nibble_of_pair(u32 p, u32 half) { return BYTE_PAIRS ? p * 2 + half : p + half * 4; }
-
 // Pair p of a word, in f32. `made(i)` gives the pair that code_pair makes for i; BY_FP8 that is two
 // neighbouring bytes, so that pair p is put together from two of them.
 template <class MADE> DEVICE f32x2 pair_of_codes(u32 p, MADE made)
@@ -994,33 +981,22 @@ template <bool CUT> DEVICE u32 bf16_pair(f32x2 value)
         l += 0x7fff + (l >> 16 & 1);
         h += 0x7fff + (h >> 16 & 1);
     }
-    return __builtin_amdgcn_perm(h, l, 0x07060302);
+    return upper_halves(l, h);
 }
 
-// Half `half` of a pair of f16, plus `to`, in f32, by one instruction for mixed types. That is a
-// multiply-add, whose factor of one is hidden from the compiler. So is each sum from the next: of
-// two the compiler would make a packed addition behind two conversions.
-DEVICE float mix(u32 pair, u32 half, float to)
-{
-    const f16x2 both = __builtin_bit_cast(f16x2, pair);
-    const f16 one_half = half ? both.y : both.x;
-    float sum = __builtin_fmaf((float)one_half, opaque_scalar(1.0f), to);
-
-    computed(sum);
-    return sum;
-}
-DEVICE decoder make_mix_decoder() { return {opaque(0x64006400), opaque(0x54005400)}; }
+// The factor of one is hidden from the compiler, so that an instruction adds to an f16. So is each
+// sum from the next: of two the compiler would make a packed addition behind two conversions.
 DEVICE void decode_by_mix(const decoder &d, u32 word, const exact_zero &zero, u32 (&w)[4])
 {
-    const u32 upper = word >> 8;
-    const u32 codes[4] = {(word & 0x000f000f) | d.low_magic, (word & 0x00f000f0) | d.high_magic,
-                          (upper & 0x000f000f) | d.low_magic, (upper & 0x00f000f0) | d.high_magic};
-    UNROLL for (u32 p = 0; p < 4; p++) {
-        const u32 n0 = nibble_of_pair(p, 0), n1 = nibble_of_pair(p, 1);
-        w[p] = bf16_pair<true>(
-            f32x2{mix(codes[n0 % 4], n0 / 4, n0 % 2 ? zero.high : zero.low),
-                  mix(codes[n1 % 4], n1 / 4, n1 % 2 ? zero.high : zero.low)});
-    }
+    u32 codes[4];
+    decode_halves(d, word, codes);
+    auto exact = [&](u32 n) {
+        float sum = mix(codes[n % 4], n / 4, opaque_scalar(1.0f), n % 2 ? zero.high : zero.low);
+        computed(sum);
+        return sum;
+    };
+    UNROLL for (u32 p = 0; p < 4; p++)
+        w[p] = bf16_pair<true>(f32x2{exact(nibble_of_pair(p, 0)), exact(nibble_of_pair(p, 1))});
 }
 
 // q - z of a word, in the pairs of decode_word.
@@ -1047,7 +1023,7 @@ struct weight_scale {
     exact_zero zero;
     u32 packed, packed_off; // scale and off as pairs of f16, where the scale is f16
     float scale, off; // a weight is code * scale + off
-    dot_scale dots;
+    cut_scale cut;
 };
 constexpr bool PACKED_SCALE = A_TYPE == F16 && SCALE_TYPE == F16;
 
@@ -1062,8 +1038,8 @@ DEVICE weight_scale make_weight_scale(u32 scale_bits, u32 zero_bits)
         s.packed = scale_bits << 16 | (scale_bits & 0xffff);
         s.packed_off = (zero_bits << 16 | (zero_bits & 0xffff)) ^ 0x80008000;
         s.off = ZERO == ZERO_SCALED ? -zero_value(zero_bits) : 0.0f;
-    } else if constexpr (SCALED_BY_DOTS) {
-        s.dots = make_dot_scale(scale_bits, zero, ZERO == ZERO_SCALED ? -zero_value(zero_bits) : 0);
+    } else if constexpr (CUT_BY_MIX) {
+        s.cut = make_cut_scale(s.scale, zero, ZERO == ZERO_SCALED ? -zero_value(zero_bits) : 0);
     } else {
         s.off = (CODE_MIDDLE - zero) / CODE_UNIT * s.scale; // exact, but for scales in f32
         if (ZERO == ZERO_SCALED)
@@ -1093,8 +1069,8 @@ DEVICE void dequantise_word(const decoder &d, u32 word, const weight_scale &s, u
                 w[p] = halves((f16)__builtin_fmaf((float)q.x, s.scale, s.off),
                               (f16)__builtin_fmaf((float)q.y, s.scale, s.off));
         }
-    } else if constexpr (SCALED_BY_DOTS) {
-        decode_by_dots(word, s.dots, w);
+    } else if constexpr (CUT_BY_MIX) {
+        decode_and_cut(d, word, s.cut, w);
     } else {
         const code_bytes codes = bytes_of(word);
         auto weights = [&](u32 i) {
@@ -1336,7 +1312,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
 #if MOE
     ENTER_EXPERT((u64)N * (K / 2), group * ROWS_PER_GROUP, ROWS_PER_GROUP)
 #endif
-    const decoder decoding = BY_MIX ? make_mix_decoder() : make_decoder();
+    const decoder decoding = BY_MIX || (SCALED && CUT_BY_MIX) ? make_mix_decoder() : make_decoder();
 
     // Steps begin at the phase, and go on at the row's beginning when they reach its end.
     const u32 phase = PHASES ? first_step(group, STEPS) : 0;
@@ -1599,7 +1575,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
 
     store_tiles<SHARED_BYTES>(total, (LDS float *)shared_memory, wave, lane, n0, m0, c, m, first,
                               ldc, SLOT_NAME [&](float result, u32 n, u32 row) {
-                                  result *= SCALED && SCALED_BY_DOTS ? RESTORED : CODE_UNIT;
+                                  result *= CODE_UNIT;
 #if BIAS
                                   result += BIAS_OF(bias, W_ROW(n), b);
 #endif

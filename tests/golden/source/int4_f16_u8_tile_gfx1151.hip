@@ -31,8 +31,7 @@ constexpr unsigned BLOCK = 32;          // weights along K that share a scale
 #define TRUNCATE false                  // whether f32 becomes bf16 by cutting
 #define PRODUCTS DOT2                   // whether codes become f32
 #define PAIRING OF_W                    // what is reordered where pairs differ
-#define SCALED_BY_DOTS false            // whether bf16 is scaled by dot products,
-#define CUT_BY_DOTS false               // which leave bits away that products have
+#define CUT_BY_MIX false                // whether scaled bf16 is cut off
 #define BIAS 0                          // whether a bias is added
 constexpr unsigned M_TILE = 128;        // rows of A computed at once
 
@@ -309,35 +308,6 @@ DEVICE u32 pack_bf16(f32x2 value)
 #endif
 }
 
-// ---- prelude/cut ----
-// v_dot2_bf16_bf16 drops the lower bits of its result, so that weights made by it, a code times a
-// scale, are too small on average. Results are multiplied by a factor that makes up for that.
-
-// The factor with the least mean square of `weight - factor * cut`. All codes are taken to be
-// equally frequent, and a mantissa m of scales to occur in proportion to 1/m, as in numbers of all
-// sizes.
-template <u32 COUNT> constexpr float restored(const float (&codes)[COUNT])
-{
-    double products = 0, squares = 0;
-    for (u32 i = 0; i < COUNT; i++) {
-        const u32 bits = __builtin_bit_cast(u32, codes[i]);
-        const u32 rounded = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000; // to bf16
-        for (u32 mantissa = 128; mantissa < 256; mantissa++) {
-            const float weight = __builtin_bit_cast(float, rounded) * (float)mantissa;
-            const u32 upper = __builtin_bit_cast(u32, weight) & 0xffff0000;
-            const double cut = __builtin_bit_cast(float, upper);
-            products += weight * cut / mantissa;
-            squares += cut * cut / mantissa;
-        }
-    }
-    return (float)(products / squares);
-}
-
-// The same for weights whose lower bits may be anything. Each loses half a unit of the last place,
-// 2^-8, on average; with mantissas m as above the factor is 1 + 2^-8 * mean(m) / mean(m * m), and
-// that ratio is 2/3.
-constexpr float RESTORED_OF_ANY = 1 + 0x1p-8f * 2 / 3;
-
 // ---- decode/int4 ----
 // The decoder of int4, in registers: the codes of a word become values of the type that they are
 // multiplied in, by exact integer operations alone. A code q stands for CODE_BIAS + q, because its
@@ -396,6 +366,17 @@ DEVICE decoder make_decoder()
     return {opaque(DECODER.low_magic), A_TYPE == BF16 ? 0 : opaque(DECODER.high_magic)};
 }
 
+// Nibbles i and i + 4 of a word as pair i of f16: 1024 + q of even i, 64 + q of odd.
+DEVICE void decode_halves(const decoder &d, u32 word, u32 (&w)[4])
+{
+    const u32 upper = word >> 8;
+
+    w[0] = (word & 0x000f000f) | d.low_magic;
+    w[1] = (word & 0x00f000f0) | d.high_magic;
+    w[2] = (upper & 0x000f000f) | d.low_magic;
+    w[3] = (upper & 0x00f000f0) | d.high_magic;
+}
+
 // The four pairs of a word.
 DEVICE void decode_word(const decoder &d, u32 word, u32 (&w)[4])
 {
@@ -408,11 +389,7 @@ DEVICE void decode_word(const decoder &d, u32 word, u32 (&w)[4])
             w[p] = (__builtin_amdgcn_perm(odd, word, 0x0c040c00 | p << 16 | p) & 0x000f000f) |
                    d.low_magic;
     } else if constexpr (A_TYPE == F16) {
-        const u32 upper = word >> 8;
-        w[0] = (word & 0x000f000f) | d.low_magic;
-        w[1] = (word & 0x00f000f0) | d.high_magic;
-        w[2] = (upper & 0x000f000f) | d.low_magic;
-        w[3] = (upper & 0x00f000f0) | d.high_magic;
+        decode_halves(d, word, w);
     } else {
         UNROLL for (u32 p = 0; p < 4; p++)
             w[p] = (word >> 4 * p & 0x000f000f) | d.low_magic;
@@ -478,54 +455,65 @@ DEVICE void decode_two_words(const decoder &d, const u32 (&words)[2], f32x2 (&fi
     decode_word(d, words[1], second);
 }
 
-// ---- decode/int4_dots ----
-// Scaled weights of bf16 from codes, one instruction for each: v_dot2_bf16_bf16 of
-// (128 + q, 128 + z) with (scale, -scale), of processors that have it. It rounds toward zero.
+// ---- decode/int4_mix ----
+// Codes of int4 through f16: a mask puts two codes into halves of a dword, and an instruction for
+// mixed types multiplies one of them with an f32 and adds another. And scaled bf16 weights by that.
 
-constexpr float CENTRED_CODES[16] = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
-constexpr float RESTORED = ZERO == ZERO_SCALED ? RESTORED_OF_ANY : restored(CENTRED_CODES);
+// For decode_halves.
+DEVICE decoder make_mix_decoder() { return {opaque(0x64006400), opaque(0x54005400)}; }
 
-struct dot_scale {
-    u32 zero;  // 128 and 128 + z, which is exact up to 255
-    u32 scale; // and its negative
-    u32 rest;  // one bf16 that is added: the rest of a zero point above 127, or a scaled zero point
+// Half `half` of a pair of f16, times `factor`, plus `to`, in f32, rounded once.
+DEVICE float mix(u32 pair, u32 half, float factor, float to)
+{
+    const f16x2 both = __builtin_bit_cast(f16x2, pair);
+    const f16 one_half = half ? both.y : both.x;
+
+    return __builtin_fmaf((float)one_half, factor, to);
+}
+
+// Which nibble of a word is half `half` of its pair p.
+constexpr u32 nibble_of_pair(u32 p, u32 half) { return BYTE_PAIRS ? p * 2 + half : p + half * 4; }
+
+// The upper halves of two dwords: of two f32, what bf16 has of them.
+DEVICE u32 upper_halves(u32 low, u32 high)
+{
+    return __builtin_amdgcn_perm(high, low, 0x07060302);
+}
+
+// Weights are made in f32 and cut off, a pair by one instruction, where rounding would take two
+// more. So that they are as near as rounded ones, they are made a little too large: by 3/8 of what
+// the last place of a bf16 is worth if its mantissa is 1, and by 3/4 if it is almost 2. That is
+// less than one, so that products which bf16 holds stay exact; and on average as much is added as
+// is cut off (docs/kernels/mma_int4.md has the errors).
+constexpr float BEFORE_CUT = 1 + 0x3p-10f;
+
+struct cut_scale {
+    float scale, low, high; // of a group; and what is added for codes of 1024 + q and of 64 + q
 };
 
-DEVICE u32 nearest_bf16(float value) { return (__builtin_bit_cast(u32, value) + 0x8000) >> 16; }
-
-// `scale` is a bf16; `zero` a zero point of codes, up to 255; `off` is added to weights.
-DEVICE dot_scale make_dot_scale(u32 scale, float zero, float off)
+// For weights (q - zero) * scale + off; `zero` is an integer up to 255.
+DEVICE cut_scale make_cut_scale(float scale, float zero, float off)
 {
-    const float exact = ZERO == ZERO_U8 ? __builtin_fminf(zero, 127.0f) : zero;
-    const float value = __builtin_bit_cast(float, scale << 16);
-    const u32 biased = __builtin_bit_cast(u32, 128.0f + exact) & 0xffff0000;
+    // In 13 bits, so that products with 1024 + q, which has 11, are exact in f32, and a code of
+    // `zero` is exactly nothing.
+    const u32 upper = __builtin_bit_cast(u32, scale * BEFORE_CUT) & 0xfffff800;
+    const float by = __builtin_bit_cast(float, upper), added = off * BEFORE_CUT;
 
-    return {biased | 0x4300, scale | (scale ^ 0x8000) << 16,
-            nearest_bf16(ZERO == ZERO_U8 ? (exact - zero) * value : off)};
+    return {by, __builtin_fmaf(-1024.0f - zero, by, added),
+            __builtin_fmaf(-64.0f - zero, by, added)};
 }
 
 // Eight weights, in the pairs of decode_word.
-DEVICE void decode_by_dots(u32 word, const dot_scale &by, u32 (&pairs)[4])
+DEVICE void decode_and_cut(const decoder &d, u32 word, const cut_scale &by, u32 (&pairs)[4])
 {
-#if SCALED_BY_DOTS // not every processor knows the instruction
-    // a code takes the place of the lowest byte
-    const u32 nibbles[2] = {word & 0x0f0f0f0f, word >> 4 & 0x0f0f0f0f};
-    UNROLL for (u32 p = 0; p < 4; p++) {
-        const u32 first = BYTE_PAIRS ? 2 * p : p, second = BYTE_PAIRS ? 2 * p + 1 : p + 4;
-        const u32 x = __builtin_amdgcn_perm(nibbles[first % 2], by.zero, 0x03020104 + first / 2);
-        const u32 y = __builtin_amdgcn_perm(nibbles[second % 2], by.zero, 0x03020104 + second / 2);
-        if constexpr (ZERO == ZERO_NONE) {
-            asm("v_dot2_bf16_bf16 %0, %1, %2, 0" : "=v"(pairs[p]) : "v"(x), "v"(by.scale));
-            asm("v_dot2_bf16_bf16 %0, %1, %2, 0 op_sel:[0,0,0,1]"
-                : "+v"(pairs[p]) : "v"(y), "v"(by.scale));
-        } else {
-            asm("v_dot2_bf16_bf16 %0, %1, %2, %3"
-                : "=v"(pairs[p]) : "v"(x), "v"(by.scale), "v"(by.rest));
-            asm("v_dot2_bf16_bf16 %0, %1, %2, %3 op_sel:[0,0,0,1]"
-                : "+v"(pairs[p]) : "v"(y), "v"(by.scale), "v"(by.rest));
-        }
-    }
-#endif
+    u32 codes[4];
+    decode_halves(d, word, codes);
+    auto weight = [&](u32 n) {
+        return __builtin_bit_cast(
+            u32, mix(codes[n % 4], n / 4, by.scale, n % 2 ? by.high : by.low));
+    };
+    UNROLL for (u32 p = 0; p < 4; p++)
+        pairs[p] = upper_halves(weight(nibble_of_pair(p, 0)), weight(nibble_of_pair(p, 1)));
 }
 
 // ---- decode/scale_group ----
@@ -655,12 +643,13 @@ DEVICE chunk_scale load_scale(const row_scales &row, u32 k)
 {
     return {load_scale(row, 0, k), ZERO == ZERO_NONE ? 0 : load_zero(row, 0, k)};
 }
+DEVICE decoder make_tile_decoder() { return CUT_BY_MIX ? make_mix_decoder() : make_decoder(); }
 DEVICE void begin_scale(const row_scales &, chunk_scale &, u32) {}
 DEVICE float scale_value(const row_scales &, const chunk_scale &chunk)
 {
     return scale_value(chunk.scale);
 }
-constexpr float CODE_UNIT = 1.0f;
+constexpr float CODE_UNIT = 1.0f, RESTORED = 1.0f;
 
 // The zero point of codes, and what is taken off scaled weights, in f32.
 DEVICE float zero_of_codes(const chunk_scale &chunk)
@@ -674,11 +663,10 @@ DEVICE float zero_of_weights(const chunk_scale &chunk)
 
 DEVICE u32 both_halves(u32 half) { return half | half << 16; }
 DEVICE u32 f16_bits(float value) { return __builtin_bit_cast(u16, (f16)value); }
-DEVICE u32 bf16_bits(float value) { return __builtin_bit_cast(u16, (bf16)value); }
 
 // A chunk's scale as the decoder wants it. f16: zero: pairs of -(1024 + z) and of -(64 + z); scale,
-// and rest, which is added at the end: pairs. bf16 by dot products: as decode/int4_dots has them.
-// bf16 in f32: scale; and rest, which is added at the end.
+// and rest, which is added at the end: pairs. bf16 by mixed types (CUT_BY_MIX): as decode/int4_mix
+// has them, in f32. bf16 otherwise: scale; and rest, which is added at the end, in f32.
 struct multiplier {
     u32 zero[2], scale, rest;
 };
@@ -693,9 +681,10 @@ DEVICE multiplier make_multiplier(const row_scales &, const chunk_scale &chunk, 
         return {{BYTE_PAIRS ? low | high << 16 : both_halves(low), both_halves(high)},
                 both_halves(f16_bits(scale)),
                 both_halves(f16_bits(-rest))};
-    } else if constexpr (SCALED_BY_DOTS) {
-        const dot_scale by = make_dot_scale(bf16_bits(scale), zero, -rest);
-        return {{by.zero, 0}, by.scale, by.rest};
+    } else if constexpr (CUT_BY_MIX) {
+        const cut_scale by = make_cut_scale(scale, zero, -rest);
+        return {{__builtin_bit_cast(u32, by.low), __builtin_bit_cast(u32, by.high)},
+                __builtin_bit_cast(u32, by.scale), 0};
     } else {
         return {{0, 0},
                 __builtin_bit_cast(u32, scale),
@@ -719,8 +708,11 @@ DEVICE void decode_scaled(const decoder &d, u32 word, const multiplier &by, u32 
                                      : code * scale;
             pairs[p] = __builtin_bit_cast(u32, weight);
         }
-    } else if constexpr (SCALED_BY_DOTS) {
-        decode_by_dots(word, {by.zero[0], by.scale, by.rest}, pairs);
+    } else if constexpr (CUT_BY_MIX) {
+        decode_and_cut(d, word,
+                       {__builtin_bit_cast(float, by.scale), __builtin_bit_cast(float, by.zero[0]),
+                        __builtin_bit_cast(float, by.zero[1])},
+                       pairs);
     } else {
         const float scale = __builtin_bit_cast(float, by.scale);
         const float rest = __builtin_bit_cast(float, by.rest);
@@ -949,7 +941,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     // ---- From registers to LDS
     const u32 a_to = place_of(item / PIECES, item % PIECES);
     const u32 w_to = A_BYTES + place_of(item / PARTS, part * (WEIGHTS / 8));
-    const decoder codes = make_decoder();
+    const decoder codes = make_tile_decoder();
     row_unit unit;
     auto store = [&](u32 stage) INLINE {
         UNROLL for (u32 i = 0; i < A_PIECES; i++)
@@ -1088,7 +1080,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 
     // What each row's results are multiplied by (tile_scale); in LDS, in place of the first stage.
     constexpr bool UNITS_DIFFER = A_TYPE == F16;
-    constexpr float RESULT_UNIT = CUT_BY_DOTS ? CODE_UNIT * RESTORED : CODE_UNIT;
+    constexpr float RESULT_UNIT = CODE_UNIT * RESTORED;
     LDS float *const units = (LDS float *)stages;
     if constexpr (UNITS_DIFFER) {
         barrier();

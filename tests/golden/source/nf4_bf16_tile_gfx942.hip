@@ -326,11 +326,6 @@ template <u32 COUNT> constexpr float restored(const float (&codes)[COUNT])
     return (float)(products / squares);
 }
 
-// The same for weights whose lower bits may be anything. Each loses half a unit of the last place,
-// 2^-8, on average; with mantissas m as above the factor is 1 + 2^-8 * mean(m) / mean(m * m), and
-// that ratio is 2/3.
-constexpr float RESTORED_OF_ANY = 1 + 0x1p-8f * 2 / 3;
-
 // ---- decode/nf4 ----
 // NF4 (QLoRA, arXiv:2305.14314, appendix E): the quantiles of a normal distribution.
 
@@ -456,6 +451,8 @@ DEVICE row_scales scales_of_tile_row(u32 first, u32 own, SCALE_OPERANDS)
     return scales_of_row(first + own, SCALE_NAMES);
 }
 
+DEVICE decoder make_tile_decoder() { return make_decoder(); }
+
 // A chunk's scale as the decoder wants it: in both halves of a dword, in one, or in f32.
 struct multiplier {
     u32 scale;
@@ -476,7 +473,7 @@ DEVICE multiplier make_multiplier(const row_scales &row, const chunk_scale &chun
 // Two weights times their scale, rounded to nearest: f16 in one instruction; bf16 by dot products
 // with (scale, 0) and (0, scale) that have a bf16 result, where there are such, and rounded toward
 // zero; else in f32.
-constexpr float RESTORED = restored(CODE);
+constexpr float RESTORED = CUT_BY_DOTS ? restored(CODE) : 1.0f;
 DEVICE u32 scale_pair(u32 pair, u32 scale)
 {
     if constexpr (A_TYPE == F16) {
@@ -722,7 +719,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     // ---- From registers to LDS
     const u32 a_to = place_of(item / PIECES, item % PIECES);
     const u32 w_to = A_BYTES + place_of(item / PARTS, part * (WEIGHTS / 8));
-    const decoder codes = make_decoder();
+    const decoder codes = make_tile_decoder();
     row_unit unit;
     auto store = [&](u32 stage) INLINE {
         UNROLL for (u32 i = 0; i < A_PIECES; i++)
@@ -861,7 +858,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 
     // What each row's results are multiplied by (tile_scale); in LDS, in place of the first stage.
     constexpr bool UNITS_DIFFER = A_TYPE == F16;
-    constexpr float RESULT_UNIT = CUT_BY_DOTS ? CODE_UNIT * RESTORED : CODE_UNIT;
+    constexpr float RESULT_UNIT = CODE_UNIT * RESTORED;
     LDS float *const units = (LDS float *)stages;
     if constexpr (UNITS_DIFFER) {
         barrier();
