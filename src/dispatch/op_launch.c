@@ -56,9 +56,18 @@ size_t pack_args(const struct kernel *kernel, const struct arg_values *values,
 /* The largest lda and ldc, in elements: times 2^31 rows and 4 bytes, offsets fit in 64 bits. */
 #define LD_MAX ((int64_t)1 << 31)
 
-static quern_status check_address(const struct operand_row *row, const void *address)
+/* Of an operand that a launch of an op with those operands wants, or that is given. */
+static quern_status check_address(uint32_t operands, const struct operand_row *row,
+                                  const void *address)
 {
-    FAIL_IF(!address, QUERN_E_ARGUMENT, "args.%s is null", row->name);
+    char all[OPERANDS_TEXT];
+
+    if (!address) {
+        for (int i = 0; i < OPERAND_COUNT; i++)
+            operands &= ~((uint32_t)operand_rows[i].optional << i);
+        operands_text(operands, all);
+        FAIL(QUERN_E_ARGUMENT, "args.%s is null; expected the addresses of %s", row->name, all);
+    }
     FAIL_IF((uintptr_t)address & (row->alignment - 1), QUERN_E_ALIGN,
             "args.%s is %p; expected a multiple of %u", row->name, address, row->alignment);
     return QUERN_OK;
@@ -109,7 +118,7 @@ static quern_status check_args(const quern_op *op, const struct quern_args *args
         const enum operand i = (enum operand)__builtin_ctz(left);
         const void *const address = operand_address(args, i);
         if (address || !operand_rows[i].optional)
-            TRY(check_address(&operand_rows[i], address));
+            TRY(check_address(op->operands, &operand_rows[i], address));
     }
     FAIL_IF(args->flags & ~(uint64_t)QUERN_WEIGHTS_CONSTANT, QUERN_E_ARGUMENT,
             "args.flags are %" PRIu64 "; expected 0 or QUERN_WEIGHTS_CONSTANT", args->flags);

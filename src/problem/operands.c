@@ -5,6 +5,8 @@
 
 #include "base/extensible.h"
 
+#include <stdio.h>
+
 _Static_assert(OPERAND_COUNT <= QUERN_OPERANDS_MAX && OPERAND_COUNT <= 32,
                "callers' arrays hold every operand, and so do the bits of operands_of");
 _Static_assert(sizeof(struct quern_args) == sizeof(size_t) + (OPERAND_COUNT + 1) * sizeof(void *) +
@@ -188,6 +190,16 @@ uint32_t operands_of(const struct quern_problem *p)
     return operands;
 }
 
+void operands_text(uint32_t operands, char text[OPERANDS_TEXT])
+{
+    size_t n = 0;
+
+    for (int i = 0; i < OPERAND_COUNT && n < OPERANDS_TEXT; i++)
+        if (operands >> i & 1)
+            n += (size_t)snprintf(text + n, OPERANDS_TEXT - n, "%s%s", n ? ", " : "",
+                                  operand_rows[i].name);
+}
+
 enum quern_sim_access operand_access(const struct quern_problem *p, enum operand which)
 {
     const enum quern_sim_access accesses[OPERAND_COUNT] = {
@@ -285,9 +297,14 @@ static const struct operand_row *row_named(const char *name)
 quern_status quern_args_set(struct quern_args *args, const char *name, const void *address)
 {
     const struct operand_row *const row = row_named(name);
+    char all[OPERANDS_TEXT];
 
     TRY(extensible_check(EXTENSIBLE(quern_args, QUERN_ARGS_SIZE_MIN), args));
-    FAIL_IF(!row, QUERN_E_ARGUMENT, "'%s' is no operand", name ? name : "");
+    if (!row) {
+        operands_text(UINT32_MAX, all);
+        FAIL(QUERN_E_ARGUMENT, "'%s' is no operand; expected what the problem has of %s",
+             name ? name : "", all);
+    }
     FAIL_IF(!extensible_has(args, row->in_args + sizeof address), QUERN_E_ARGUMENT,
             "struct quern_args has size %zu, and no member %s", args->size, name);
     memcpy((char *)args + row->in_args, &address, sizeof address);

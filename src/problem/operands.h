@@ -35,6 +35,10 @@ extern const struct operand_row operand_rows[OPERAND_COUNT];
 /* The operands of a normalised problem, as bits: 1 << OPERAND_A and so on. */
 uint32_t operands_of(const struct quern_problem *p);
 
+/* The names of such operands as messages list them: "a, b, scales, c". */
+#define OPERANDS_TEXT 160
+void operands_text(uint32_t operands, char text[OPERANDS_TEXT]);
+
 /* What kernels of a normalised problem do with an operand that it has: op=moe_align writes what
  * op=moe reads. */
 enum quern_sim_access operand_access(const struct quern_problem *p, enum operand which);

@@ -412,6 +412,12 @@ static quern_status check_experts(const struct quern_problem *p)
         return check_absent("block_rows", !p->block_rows, p);
     }
     const char *const op = op_name(p->op);
+    FAIL_IF(!p->experts, QUERN_E_PROBLEM,
+            "experts is missing or 0; op=%s expects how many experts there are, 1 to %d", op,
+            PROBLEM_EXPERTS_MAX);
+    FAIL_IF(!p->top_k, QUERN_E_PROBLEM,
+            "top_k is missing or 0; op=%s expects how many experts are chosen for a token, 1 to %d",
+            op, PROBLEM_TOP_K_MAX);
     FAIL_IF(p->experts < 1 || p->experts > PROBLEM_EXPERTS_MAX, QUERN_E_PROBLEM,
             "experts=%d; op=%s expects 1 to %d", p->experts, op, PROBLEM_EXPERTS_MAX);
     FAIL_IF(p->top_k < 1 || p->top_k > PROBLEM_TOP_K_MAX, QUERN_E_PROBLEM,
@@ -434,9 +440,16 @@ static quern_status check_experts(const struct quern_problem *p)
     return check_absent("kernels", !p->kernels, p);
 }
 
+/* The types of activations that go with a type of weights. */
+static const char *types_of_a(const struct quern_problem *p)
+{
+    return p->wq == QUERN_W_FP8       ? "f16, bf16 or fp8"
+           : p->wq == QUERN_W_FP8FNUZ ? "f16, bf16 or fp8fnuz"
+                                      : "f32, f16 or bf16";
+}
+
 static quern_status check_types(const struct quern_problem *p)
 {
-    const bool a16 = p->a == QUERN_F16 || p->a == QUERN_BF16;
     const bool c_ok = p->c == QUERN_F32 || p->c == QUERN_F16 || p->c == QUERN_BF16;
 
     FAIL_IF(!c_ok, QUERN_E_PROBLEM, "c=%s is not a type of results; expected f32, f16 or bf16",
@@ -448,12 +461,8 @@ static quern_status check_types(const struct quern_problem *p)
                 "a=%s goes with wq=%s only, not with wq=%s", dtype_name(p->a), dtype_name(p->a),
                 weight_name(p->wq));
     if (is_fp8(p->wq))
-        FAIL_IF(p->a == QUERN_F32, QUERN_E_PROBLEM,
-                "a=f32 does not go with wq=%s; expected f16, bf16 or %s", weight_name(p->wq),
-                weight_name(p->wq));
-    if (p->wq == QUERN_W_NONE)
-        FAIL_IF(!a16 && p->a != QUERN_F32, QUERN_E_PROBLEM, "a=%s does not go with wq=none",
-                dtype_name(p->a));
+        FAIL_IF(p->a == QUERN_F32, QUERN_E_PROBLEM, "a=f32 does not go with wq=%s; expected %s",
+                weight_name(p->wq), types_of_a(p));
     return QUERN_OK;
 }
 
@@ -499,12 +508,18 @@ static quern_status normalise(struct quern_problem p, struct quern_problem *out)
             "wq is missing; expected wq=nf4, fp4, mxfp4, int4, fp8, fp8fnuz "
             "or none");
     TRY(check_range("wq", (int)p.wq, &weight_names));
-    FAIL_IF(!p.n, QUERN_E_PROBLEM, "n is missing or 0; expected the number of output features");
-    FAIL_IF(!p.k, QUERN_E_PROBLEM, "k is missing or 0; expected the number of input features");
+    FAIL_IF(!p.n, QUERN_E_PROBLEM,
+            "n is missing or 0; expected the number of output features, 1 to %" PRId64,
+            PROBLEM_MAX_DIMENSION);
+    FAIL_IF(!p.k, QUERN_E_PROBLEM,
+            "k is missing or 0; expected the number of input features, 1 to %" PRId64,
+            PROBLEM_MAX_DIMENSION);
     if (p.op != QUERN_OP_DEQUANT)
-        FAIL_IF(!p.a, QUERN_E_PROBLEM, "a is missing; expected the type of the activations");
+        FAIL_IF(!p.a, QUERN_E_PROBLEM, "a is missing; expected the type of the activations, %s",
+                types_of_a(&p));
     else
-        FAIL_IF(!p.c, QUERN_E_PROBLEM, "c is missing; expected the type of the result");
+        FAIL_IF(!p.c, QUERN_E_PROBLEM,
+                "c is missing; expected the type of the result, f32, f16 or bf16");
     TRY(check_dimension("n", p.n));
     TRY(check_dimension("k", p.k));
     FAIL_IF(p.bias != 0 && p.bias != 1, QUERN_E_PROBLEM, "bias=%d; expected 0 or 1", p.bias);

@@ -111,11 +111,15 @@ void quern_quantized_free(struct quern_quantized *operands, size_t count)
     }
 }
 
-/* Finds an operand by its name among those given; its size must be exactly what the problem asks.
- */
-static quern_status find(const struct quern_quantized *operands, size_t count,
-                         const struct quern_operand *o, void **data)
+/* Finds an operand of a problem by its name among those given; its size must be exactly what the
+ * problem asks. */
+static quern_status find(const struct quern_problem *p, const struct quern_quantized *operands,
+                         size_t count, const struct quern_operand *o, void **data)
 {
+    struct quern_operand unused;
+    char all[OPERANDS_TEXT];
+    uint32_t made = 0;
+
     for (size_t i = 0; i < count; i++) {
         if (!operands[i].name || strcmp(operands[i].name, o->name))
             continue;
@@ -125,7 +129,10 @@ static quern_status find(const struct quern_quantized *operands, size_t count,
         *data = operands[i].data;
         return QUERN_OK;
     }
-    FAIL(QUERN_E_ARGUMENT, "operand %s is missing", o->name);
+    for (int i = 0; i < OPERAND_COUNT; i++)
+        made |= (uint32_t)is_made(p, i, &unused) << i;
+    operands_text(made, all);
+    FAIL(QUERN_E_ARGUMENT, "operand %s is missing; expected %s", o->name, all);
 }
 
 quern_status quern_dequantize(const struct quern_problem *problem,
@@ -139,6 +146,6 @@ quern_status quern_dequantize(const struct quern_problem *problem,
     TRY(normalise(problem, &p));
     for (int i = 0; i < OPERAND_COUNT; i++)
         if (is_made(&p, i, &o))
-            TRY(find(operands, count, &o, &in.at[i]));
+            TRY(find(&p, operands, count, &o, &in.at[i]));
     return quant_dequantise(&p, &in, w);
 }

@@ -242,6 +242,11 @@ def test_quantize_and_repack(quern):
         quern.quantize(text, w[:, :64])
     with pytest.raises(ValueError, match="scales has"):
         quern.dequantize(text, {**operands, "scales": operands["scales"][:1]})
+    with pytest.raises(ValueError, match="'weights' is no operand; the weights of op=gemm .* are "
+                                         "b, scales$"):
+        quern.dequantize(text, {**operands, "weights": operands["b"]})
+    with pytest.raises(quern.InputError, match="operand b is missing; expected b, scales$"):
+        quern.dequantize(text, {"scales": operands["scales"]})
 
 
 # ---- ops, memory, failures ----------------------------------------------------------------------
@@ -267,7 +272,8 @@ def test_op_on_addresses(quern, ctx):
         op.launch(m=4, a=a, c=c, lda=256, **{**buffers})
     with pytest.raises(TypeError, match="a is a numpy array"):
         op.launch(m=4, a=x, c=c, **buffers)
-    with pytest.raises(TypeError, match="'d' is no operand; expected a, b, scales"):
+    with pytest.raises(TypeError, match="'d' is no operand; op=gemm wq=nf4 .* has a, b, "
+                                        "scales, c, workspace$"):
         op.launch(m=4, a=a, d=c, **buffers)
     with pytest.raises(quern.Error, match="args.c is null") as caught:
         op.launch(m=4, a=a, **buffers)

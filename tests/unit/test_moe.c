@@ -676,8 +676,10 @@ static void test_refused(void **state)
     static const struct {
         const char *text, *message;
     } wrong[] = {
-        {"op=moe wq=nf4 n=64 k=64 a=f16 top_k=2", "experts=0; op=moe expects 1 to 1024"},
-        {"op=moe wq=nf4 n=64 k=64 a=f16 experts=8", "top_k=0; op=moe expects 1 to 64"},
+        {"op=moe wq=nf4 n=64 k=64 a=f16 top_k=2",
+         "experts is missing or 0; op=moe expects how many experts there are, 1 to 1024"},
+        {"op=moe wq=nf4 n=64 k=64 a=f16 experts=8",
+         "top_k is missing or 0; op=moe expects how many experts are chosen for a token, 1 to 64"},
         {"op=moe wq=nf4 n=64 k=64 a=f16 experts=2000 top_k=2", "experts=2000"},
         {"op=moe wq=nf4 n=64 k=64 a=f16 experts=8 top_k=2 block_rows=12", "a power of two"},
         {"op=moe wq=nf4 n=64 k=64 a=f16 experts=8 top_k=2 block_rows=256", "from 1 to 128"},

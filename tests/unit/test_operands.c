@@ -326,6 +326,16 @@ static unsigned alignment_of(const char *name)
     return alignment;
 }
 
+/* The names of a problem's operands that a launch wants, as messages list them. */
+static void list_wanted(uint32_t operands, char list[256])
+{
+    size_t n = 0;
+
+    for (int i = 0; i < OPERAND_COUNT; i++)
+        if (operands >> i & 1 && !is_optional(operand_rows[i].name))
+            n += (size_t)snprintf(list + n, 256 - n, "%s%s", n ? ", " : "", operand_rows[i].name);
+}
+
 /* A launch wants every operand of the problem, at a multiple of what the document says, and no
  * other. The op has no kernels: a launch that passes the checks is told so. */
 static void check_launch(const struct quern_problem *p, const char *text)
@@ -335,13 +345,15 @@ static void check_launch(const struct quern_problem *p, const char *text)
     struct quern_op op = {.ctx = &open, .spelling = {.problem = *p}, .operands = operands_of(p)};
     struct quern_args args = QUERN_INIT(struct quern_args);
     const uint32_t operands = documented(text);
-    char wanted[64];
+    char wanted[320], list[256];
 
+    list_wanted(operands, list);
     for (int i = 0; i < OPERAND_COUNT; i++)
         if (operands >> i & 1) {
             const char *const name = operand_rows[i].name;
             const unsigned alignment = alignment_of(name);
-            snprintf(wanted, sizeof wanted, "args.%s is null", name);
+            snprintf(wanted, sizeof wanted, "args.%s is null; expected the addresses of %s", name,
+                     list);
             if (!is_optional(name)) {
                 assert_int_equal(quern_op_launch(&op, &args, 1, NULL), QUERN_E_ARGUMENT);
                 assert_string_equal(quern_last_error()->message, wanted);
@@ -363,7 +375,10 @@ static void test_launches(void **state)
     (void)state;
     for_all_problems(check_launch);
     assert_int_equal(quern_args_set(&args, "workspace", &args), QUERN_E_ARGUMENT);
-    assert_non_null(strstr(quern_last_error()->message, "'workspace' is no operand"));
+    assert_string_equal(quern_last_error()->message,
+                        "'workspace' is no operand; expected what the problem has of a, b, scales, "
+                        "absmax8, code, offset, zeros, a_scale, b_scale, bias, topk_ids, rows, "
+                        "experts, rows_used, routing, c");
     assert_null(quern_args_get(&args, "d"));
 }
 

@@ -85,9 +85,15 @@ static void test_refusals(void **state)
 {
     (void)state;
     expect_refused("", "wq is missing");
-    expect_refused("wq=nf4 n=64 k=64", "a is missing");
-    expect_refused("op=dequant wq=nf4 n=64 k=64", "c is missing");
-    expect_refused("wq=nf4 k=64 a=f16", "n is missing");
+    expect_refused("wq=nf4 n=64 k=64",
+                   "a is missing; expected the type of the activations, f32, f16 or bf16");
+    expect_refused("wq=fp8 n=64 k=64", "activations, f16, bf16 or fp8");
+    expect_refused("wq=fp8fnuz n=64 k=64 a=f32", "expected f16, bf16 or fp8fnuz");
+    expect_refused("wq=none n=64 k=64 a=fp8", "a=fp8 goes with wq=fp8 only");
+    expect_refused("op=dequant wq=nf4 n=64 k=64",
+                   "c is missing; expected the type of the result, f32, f16 or bf16");
+    expect_refused("wq=nf4 k=64 a=f16",
+                   "n is missing or 0; expected the number of output features, 1 to 1073741824");
     expect_refused("wq=nf5 n=64 k=64 a=f16", "wq=nf5 is unknown; expected nf4, fp4");
     expect_refused("wq=nf4 n=64 k=64 a=f16 colour=red", "unknown word \"colour=red\"");
     expect_refused("wq=nf4 n=64 k=64 a=f16 n=64", "n is given twice");
@@ -131,11 +137,24 @@ static void test_refusals(void **state)
     expect_refused("wq=nf4 n=64 k=64 a=f16 act=silu_mul glu=1", "expected halves or interleaved");
     expect_refused("op=dequant wq=nf4 n=64 k=64 c=f16 act=silu_mul glu=halves",
                    "act does not apply to op=dequant");
-    expect_refused("op=moe_align top_k=8 block_rows=16",
-                   "experts=0; op=moe_align expects 1 to 1024");
+    expect_refused("wq=nf4\tn=64 k=64 a=f16", "wq=nf4\\u0009n=64 is unknown");
+}
+
+static void test_refusals_of_experts(void **state)
+{
+    static const char *const of_layers[] = {
+        "wq=nf4",    "group=32",  "scale=f32",     "zero=u8",     "a=f16",        "c=f16",
+        "n=8",       "k=8",       "bias=0",        "bias=1",      "act=silu_mul", "glu=halves",
+        "layout=k8", "round=rne", "exact=precise", "kernels=base"};
+
+    (void)state;
+    expect_refused(
+        "op=moe_align top_k=8 block_rows=16",
+        "experts is missing or 0; op=moe_align expects how many experts there are, 1 to 1024");
     expect_refused("op=moe_align experts=1025 top_k=8 block_rows=16",
                    "experts=1025; op=moe_align expects 1 to 1024");
-    expect_refused("op=moe_align experts=8 block_rows=16", "top_k=0; op=moe_align expects 1 to 64");
+    expect_refused("op=moe_align experts=8 block_rows=16",
+                   "top_k is missing or 0; op=moe_align expects how many experts are chosen");
     expect_refused("op=moe_align experts=8 top_k=65 block_rows=16",
                    "top_k=65; op=moe_align expects 1 to 64");
     expect_refused("op=moe_align experts=8 top_k=2",
@@ -144,10 +163,6 @@ static void test_refusals(void **state)
                    "block_rows=12; expected a power of two from 1 to 128");
     expect_refused("op=moe_align experts=8 top_k=2 block_rows=256",
                    "block_rows=256; expected a power of two from 1 to 128");
-    static const char *const of_layers[] = {
-        "wq=nf4",    "group=32",  "scale=f32",     "zero=u8",     "a=f16",        "c=f16",
-        "n=8",       "k=8",       "bias=0",        "bias=1",      "act=silu_mul", "glu=halves",
-        "layout=k8", "round=rne", "exact=precise", "kernels=base"};
     for (size_t i = 0; i < sizeof of_layers / sizeof *of_layers; i++) {
         char in[128], part[128];
         snprintf(in, sizeof in, "op=moe_align experts=8 top_k=2 block_rows=4 %s", of_layers[i]);
@@ -156,7 +171,6 @@ static void test_refusals(void **state)
         expect_refused(in, part);
     }
     expect_refused("wq=nf4 n=64 k=64 a=f16 experts=8", "experts does not apply to op=gemm wq=nf4");
-    expect_refused("wq=nf4\tn=64 k=64 a=f16", "wq=nf4\\u0009n=64 is unknown");
 }
 
 static void test_struct_checks(void **state)
@@ -268,10 +282,10 @@ static void test_equality(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),          cmocka_unit_test(test_order_and_spaces),
-        cmocka_unit_test(test_refusals),          cmocka_unit_test(test_struct_checks),
-        cmocka_unit_test(test_longest_text_fits), cmocka_unit_test(test_operands),
-        cmocka_unit_test(test_equality),
+        cmocka_unit_test(test_defaults),      cmocka_unit_test(test_order_and_spaces),
+        cmocka_unit_test(test_refusals),      cmocka_unit_test(test_refusals_of_experts),
+        cmocka_unit_test(test_struct_checks), cmocka_unit_test(test_longest_text_fits),
+        cmocka_unit_test(test_operands),      cmocka_unit_test(test_equality),
     };
     return cmocka_run_group_tests_name("problem", tests, NULL, NULL);
 }

@@ -153,7 +153,8 @@ class Op(Handle):
         held: dict[str, Memory] = {}
         for name, value in operands.items():
             if name not in _POINTERS:
-                raise TypeError(f"{name!r} is no operand; expected {', '.join(_POINTERS)}")
+                raise TypeError(f"{name!r} is no operand; {self.problem} has "
+                                f"{', '.join((*self.operands, 'workspace'))}")
             held[name] = memory_of(name, value, self.context.gpu, stream)
         self._check_sizes(held, m, lda, ldc, slots)
         self._check_kinds(held, lda, ldc)

@@ -86,7 +86,8 @@ def dequantize(problem: str, operands: Mapping[str, np.ndarray]) -> np.ndarray:
     arrays = {name: np.ascontiguousarray(array) for name, array in operands.items()}
     for name, array in arrays.items():
         if name not in known:
-            raise ValueError(f"{name!r} is no operand of {native.text_of(p)}")
+            raise ValueError(f"{name!r} is no operand; the weights of {native.text_of(p)} are "
+                             f"{', '.join(n for n, o in known.items() if o.weights)}")
         if array.nbytes != known[name].bytes:
             raise ValueError(f"{name} has {array.nbytes} bytes; expected {known[name].bytes}")
         check_operand(name, type_name(array.dtype), array.shape, known[name])
