@@ -117,6 +117,11 @@ QUERN_API const char *quern_status_name(quern_status status);
  *     "quant"     quantising, dequantising, repacking and importing weights on the CPU
  *     "lint"      scanning code objects
  *     "cpu"       running a kernel's text on the CPU, to verify it
+ *
+ * Some messages end with what to do about it, in the words of this interface: struct quern_options
+ * and environment variables. A host that gives these to its users by other names prints `fact` and
+ * advice of its own in place of `message`, which is `fact`, "; " and `remedy`. Of QUERN_E_TARGET
+ * there is a remedy only where no target was given, and it is how to give one.
  */
 struct quern_error {
     quern_status status;
@@ -125,6 +130,8 @@ struct quern_error {
     const char *condition; /* the failed condition as written in the source, with file and line */
     const char *log;       /* the compiler's log, or "" */
     const char *reproduce; /* a command that shows the failure again, or "" */
+    const char *fact;      /* the message without the remedy at its end */
+    const char *remedy;    /* that remedy, or "" */
 };
 
 QUERN_API const struct quern_error *quern_last_error(void);

@@ -51,10 +51,25 @@ quern_status error_set(quern_status code, const char *file, const char *conditio
     va_end(ap);
     record.view.status = code;
     copy(QUERN_SHOWN_LINE, record.message, sizeof record.message, message);
+    memcpy(record.fact, record.message, sizeof record.fact);
     copy(QUERN_SHOWN_LINE, record.condition, sizeof record.condition, condition);
     record.view.stage = stage_of(file);
-    record.log[0] = record.reproduce[0] = 0;
+    record.log[0] = record.reproduce[0] = record.remedy[0] = 0;
     return code;
+}
+
+quern_status error_remedy(const char *format, ...)
+{
+    const size_t length = strlen(record.fact);
+    char remedy[sizeof record.remedy];
+    va_list ap;
+
+    va_start(ap, format);
+    vsnprintf(remedy, sizeof remedy, format, ap);
+    va_end(ap);
+    copy(QUERN_SHOWN_LINE, record.remedy, sizeof record.remedy, remedy);
+    snprintf(record.message + length, sizeof record.message - length, "; %s", record.remedy);
+    return record.view.status;
 }
 
 void error_save(struct error_record *saved)
@@ -83,6 +98,8 @@ const struct quern_error *quern_last_error(void)
     record.view.condition = record.condition;
     record.view.log = record.log;
     record.view.reproduce = record.reproduce;
+    record.view.fact = record.fact;
+    record.view.remedy = record.remedy;
     return &record.view;
 }
 

@@ -44,10 +44,16 @@ struct error_record {
     char condition[256];
     char log[4096]; /* a longer log keeps its beginning, where compilers name the first error */
     char reproduce[1024];
+    char fact[1024];
+    char remedy[256];
 };
 void error_save(struct error_record *record);
 /* Makes a copy of *record the calling thread's record, and returns its status. */
 quern_status error_restore(const struct error_record *record);
+
+/* Ends the message that was set last with "; " and what to do about it, which hosts can tell from
+ * the rest; `...` is a printf format and its arguments. Returns the record's status. */
+quern_status error_remedy(const char *format, ...) __attribute__((format(printf, 1, 2), cold));
 
 /* Add the compiler's log, or a command that shows the failure again, to the record that was set
  * last. The text is copied. */

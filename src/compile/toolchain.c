@@ -128,8 +128,9 @@ quern_status toolchain_find(unsigned vendor, const char *path, struct toolchain 
                     kind->roots(try_root, &s) || try_build(&s)));
 
     if (!found) {
-        error_set(QUERN_E_TOOLCHAIN, __FILE__, FAIL_AT("!found"), "no %s in %s; %s", kind->missing,
-                  str_text(&s.tried), kind->advice);
+        error_set(QUERN_E_TOOLCHAIN, __FILE__, FAIL_AT("!found"), "no %s in %s", kind->missing,
+                  str_text(&s.tried));
+        error_remedy("%s", kind->advice);
         memset(toolchain, 0, sizeof *toolchain);
     }
     str_free(&s.tried);

@@ -208,7 +208,7 @@ static const struct gpu_runtime runtime = {
     .nodes = nodes,
     .needed = "the driver of CUDA 12 or later is needed",
     .missing = "no libcuda.so.1 that can be loaded, which NVIDIA's driver brings: not in this "
-               "process, the loader's path or /usr/lib/wsl/lib" GPU_DOCTOR_HINT,
+               "process, the loader's path or /usr/lib/wsl/lib",
     .no_device_hint = "; the driver sees no GPU (CUDA_VISIBLE_DEVICES, and access to /dev/nvidia*)",
     .wrong_device_hint = "; the stream must be one of the context's device, and that device's "
                          "primary context the thread's current one (cudaSetDevice)",

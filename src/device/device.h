@@ -145,7 +145,4 @@ quern_status device_sim_open(const struct target_id *id, const struct device_sim
                              struct device **device);
 quern_sim *device_sim(struct device *device);
 
-/* Ends the message that no runtime was found; doctor, which lists what was tried, leaves it out. */
-#define GPU_DOCTOR_HINT "; quern doctor lists what was tried"
-
 #endif

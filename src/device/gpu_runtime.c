@@ -210,7 +210,10 @@ quern_status gpu_runtime_find(const struct gpu_runtime *runtime, const struct de
             "in this process",
             runtime->driver->vendor, runtime->nodes[0], runtime->nodes[1],
             runtime->driver->runtime);
-    FAIL_IF(!have, QUERN_E_DEVICE, "%s", runtime->missing);
+    if (!have) {
+        error_set(QUERN_E_DEVICE, __FILE__, FAIL_AT("!have"), "%s", runtime->missing);
+        return error_remedy("quern doctor lists what was tried");
+    }
     FAIL_IF(error, QUERN_E_DEVICE, "the %s runtime %s cannot be started: %s (%d)%s",
             runtime->driver->runtime, s.api->path, s.api->error_name(error), error,
             error == GPU_NO_DEVICE ? runtime->no_device_hint : "");

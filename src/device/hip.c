@@ -139,7 +139,7 @@ static const struct gpu_runtime runtime = {
     .needed = "ROCm 6 or later is needed",
     .missing =
         "no libamdhip64.so.7 or .6 that can be loaded: not in this process, QUERN_ROCM_PATH, "
-        "ROCM_PATH, the loader's path or /opt/rocm*" GPU_DOCTOR_HINT,
+        "ROCM_PATH, the loader's path or /opt/rocm*",
     .no_device_hint = "; the runtime sees no GPU (HIP_VISIBLE_DEVICES, and access to /dev/kfd)",
     .wrong_device_hint =
         "; the stream must be one of the context's device, and that device the thread's current "

@@ -74,12 +74,10 @@ static quern_status open_any_gpu(quern_ctx *ctx)
         if (status == QUERN_E_DEVICE)
             str_addf(&why, "%s%s", i ? "; " : "", quern_last_error()->message);
     }
-    if (status == QUERN_E_DEVICE)
-        status =
-            error_set(QUERN_E_TARGET, __FILE__, FAIL_AT("a GPU"),
-                      "no GPU, and no target for a software one: %s. Set options.target (of the "
-                      "command: --target) or QUERN_TARGET to a name such as gfx1151",
-                      str_text(&why));
+    if (status == QUERN_E_DEVICE) {
+        error_set(QUERN_E_TARGET, __FILE__, FAIL_AT("a GPU"), "no GPU: %s", str_text(&why));
+        status = error_remedy("for a software one, " GIVE_A_TARGET);
+    }
     str_free(&why);
     return status;
 }
@@ -91,12 +89,9 @@ static quern_status choose_target(quern_ctx *ctx)
     for (size_t i = 0; drivers[i]; i++)
         if (s->device == drivers[i]->number)
             return open_gpu(ctx, drivers[i], false);
-    if (s->target)
-        return target_parse(s->target, &ctx->id);
-    if (s->device == QUERN_DEVICE_AUTO)
+    if (!s->target && s->device == QUERN_DEVICE_AUTO)
         return open_any_gpu(ctx);
-    FAIL(QUERN_E_TARGET, "no target; set options.target (of the command: --target) or "
-                         "QUERN_TARGET to a name such as gfx1151");
+    return settings_target(s, &ctx->id);
 }
 
 static quern_status open_rooms(quern_ctx *ctx)

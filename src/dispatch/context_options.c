@@ -239,6 +239,14 @@ const char *settings_path(const struct settings *s, const char *option)
     return NULL;
 }
 
+quern_status settings_target(const struct settings *s, struct target_id *id)
+{
+    if (s->target)
+        return target_parse(s->target, id);
+    error_set(QUERN_E_TARGET, __FILE__, FAIL_AT("!s->target"), "no target");
+    return error_remedy(GIVE_A_TARGET);
+}
+
 quern_status options_read(const struct quern_options *given, struct quern_options *own)
 {
     *own = (struct quern_options)QUERN_INIT(struct quern_options);

@@ -77,6 +77,10 @@ void settings_free(struct settings *settings);
 /* The setting that a vendor's compiler or runtime calls its own, such as "rocm_path"; null: it is
  * not set, or `option` is null. */
 const char *settings_path(const struct settings *settings, const char *option);
+/* Reads the target that was given; QUERN_E_TARGET, with the remedy, if none was. */
+quern_status settings_target(const struct settings *settings, struct target_id *id);
+/* That remedy. */
+#define GIVE_A_TARGET "set options.target or QUERN_TARGET to a name such as gfx1151"
 
 /* ---- Tiers ----------------------------------------------------------------------------------- */
 

@@ -30,9 +30,6 @@ static void say(struct report *r, bool ok, const char *subject, const char *form
     va_start(ap, format);
     vsnprintf(text, sizeof text, format, ap);
     va_end(ap);
-    char *const hint = strstr(text, GPU_DOCTOR_HINT); /* it has been followed */
-    if (hint)
-        memmove(hint, hint + strlen(GPU_DOCTOR_HINT), strlen(hint + strlen(GPU_DOCTOR_HINT)) + 1);
     str_add_bytes(&r->findings, &sign, 1);
     str_add_bytes(&r->findings, subject, strlen(subject) + 1);
     /* a server's answer, a GPU's name or a path must not drive the terminal of who is told */
@@ -296,7 +293,9 @@ static void check_devices(struct report *r, quern_ctx *ctx, const struct device_
     int count = 0;
 
     if (driver->count(driver, &search, &count) != QUERN_OK) {
-        say(r, !needed, "device", "%s%s", why(), needed ? "" : "; kernels run on the software GPU");
+        /* the remedy is to ask doctor */
+        say(r, !needed, "device", "%s%s", quern_last_error()->fact,
+            needed ? "" : "; kernels run on the software GPU");
         return;
     }
     if (!count)

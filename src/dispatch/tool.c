@@ -92,9 +92,7 @@ static quern_status plan_with(const struct settings *s, struct log *log,
     struct tuning *tuning = NULL;
     struct target_id id;
 
-    FAIL_IF(!s->target, QUERN_E_TARGET,
-            "no target; set options.target (of the command: --target) or QUERN_TARGET");
-    TRY(target_parse(s->target, &id));
+    TRY(settings_target(s, &id));
     /* the store says which directory is the cache; one that is not to be trusted counts as having
      * no table */
     const bool named = s->tuning && s->facts;

@@ -118,7 +118,21 @@ def test_where_a_gpu_is_wanted_no_target_is_asked_for(quern, verb):
     ask, so that none is found here: no runtime is where it is looked for."""
     if any(os.path.exists(f"/dev/{node}") for node in ("kfd", "dxg", "nvidiactl")):
         pytest.skip("this machine may have a GPU")
-    line = quern.refused(*verb, status=2, says="this wants a GPU, and a target alone is none: ")
+    line = quern.refused(*verb, status=2, says="; this wants a GPU, and a target alone is none")
+    assert ": no GPU: this machine has no AMD GPU" in line
     assert "options.target" not in line and "QUERN_TARGET" not in line
     # doctor has followed the hint to itself
     assert "quern doctor lists" not in quern("doctor").stdout
+
+
+@pytest.mark.parametrize("device, fact", [("auto", "no GPU: "), ("sim", "no target; ")])
+def test_a_target_is_asked_for_as_the_command_has_it(quern, tmp_path, device, fact):
+    if any(os.path.exists(f"/dev/{node}") for node in ("kfd", "dxg", "nvidiactl")):
+        pytest.skip("this machine may have a GPU")
+    files = []
+    for name, size in (("a", 256), ("b", 4096), ("scales", 512), ("c", 128)):
+        (tmp_path / name).write_bytes(bytes(size))
+        files.append(f"{name}={tmp_path / name}")
+    line = quern.refused("run", "--device", device, "--m", "1", LAYER, *files, status=2,
+                         says="; give --target or QUERN_TARGET a name such as gfx1151")
+    assert line.startswith(f"quern run: {fact}") and "options.target" not in line

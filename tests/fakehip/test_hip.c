@@ -149,7 +149,10 @@ static void test_no_device(void **state)
     options.device = QUERN_DEVICE_AUTO;
     fakehip_fail("hipGetDeviceCount", 1, hipErrorNoDevice);
     assert_int_equal(try_open(options), QUERN_E_TARGET);
-    t_message_has("no GPU, and no target for a software one");
+    t_message_has("no GPU: hipGetDeviceCount failed: hipErrorNoDevice (100)");
+    assert_null(strstr(quern_last_error()->fact, "set options.target"));
+    assert_string_equal(quern_last_error()->remedy, "for a software one, set options.target or "
+                                                    "QUERN_TARGET to a name such as gfx1151");
 }
 
 /* ---- Launches -------------------------------------------------------------------------------- */

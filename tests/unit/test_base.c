@@ -49,13 +49,46 @@ static void test_errors(void **state)
     assert_non_null(strstr(quern_last_error()->condition, "n == 3 at tests/unit/test_base.c:"));
     error_log("a log");
     error_reproduce("make");
+    assert_string_equal(quern_last_error()->fact, "n is 3");
+    assert_string_equal(quern_last_error()->remedy, "");
+    assert_int_equal(error_remedy("make it %d", 4), QUERN_E_BUFFER);
+    assert_string_equal(quern_last_error()->message, "n is 3; make it 4");
     error_save(&saved);
     assert_int_equal(middle(1), QUERN_E_IO);
+    assert_string_equal(quern_last_error()->message, "the middle failed");
+    assert_string_equal(quern_last_error()->fact, "the middle failed");
+    assert_string_equal(quern_last_error()->remedy, "");
     assert_string_equal(quern_last_error()->log, "");
     assert_int_equal(error_restore(&saved), QUERN_E_BUFFER);
-    assert_string_equal(quern_last_error()->message, "n is 3");
+    assert_string_equal(quern_last_error()->message, "n is 3; make it 4");
+    assert_string_equal(quern_last_error()->fact, "n is 3");
+    assert_string_equal(quern_last_error()->remedy, "make it 4");
     assert_string_equal(quern_last_error()->log, "a log");
     assert_string_equal(quern_last_error()->reproduce, "make");
+}
+
+/* Of a fact that fills the message the remedy is still told apart; and so is one that is cut. */
+static void test_long_remedies(void **state)
+{
+    const struct quern_error *const e = quern_last_error();
+    char many[3000];
+
+    (void)state;
+    memset(many, 'x', sizeof many - 1);
+    many[sizeof many - 1] = 0;
+    error_set(QUERN_E_IO, "", "", "%s", many);
+    error_remedy("wait");
+    assert_int_equal(strspn(e->message, "x"), strlen(e->message));
+    assert_in_range(strlen(e->message), 512, sizeof many - 2);
+    assert_string_equal(e->fact, e->message);
+    assert_string_equal(e->remedy, "wait");
+    error_set(QUERN_E_IO, "", "", "late");
+    error_remedy("%s", many);
+    assert_int_equal(strspn(e->remedy, "x"), strlen(e->remedy));
+    assert_in_range(strlen(e->remedy), 64, sizeof many - 2);
+    assert_int_equal(strncmp(e->message, "late; xx", 8), 0);
+    assert_string_equal(e->message + strlen("late; "), e->remedy);
+    assert_string_equal(e->fact, "late");
 }
 
 /* The words that quern.h lists, whatever folder below the one that has a word the file is in. */
@@ -349,6 +382,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_long_remedies),
         cmocka_unit_test(test_stages),
         cmocka_unit_test(test_text_is_shown_safely),
         cmocka_unit_test(test_error_messages_are_one_safe_line),

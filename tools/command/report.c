@@ -132,10 +132,14 @@ static int tell_failure(quern_status status, const char *format, ...)
 int fail_status(quern_status status, const char *about)
 {
     const struct quern_error *e = quern_last_error();
-    const char *message = e->message[0] ? e->message : quern_status_name(status);
+    const bool no_target = status == QUERN_E_TARGET && e->remedy[0];
+    const char *message = no_target       ? e->fact
+                          : e->message[0] ? e->message
+                                          : quern_status_name(status);
 
     const int exit_status =
-        tell_failure(status, "%s%s%s", about ? about : "", about ? ": " : "", message);
+        tell_failure(status, "%s%s%s%s", about ? about : "", about ? ": " : "", message,
+                     no_target ? "; give --target or QUERN_TARGET a name such as gfx1151" : "");
     if (e->log[0]) /* the library has made it safe to print */
         fprintf(stderr, "%s%s", e->log, e->log[strlen(e->log) - 1] == '\n' ? "" : "\n");
     if (e->reproduce[0])

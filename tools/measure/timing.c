@@ -182,13 +182,11 @@ int timing_measure(struct timing *r, quern_op *op, struct timing_result *result)
 
 int fail_without_gpu(quern_status status)
 {
-    const char *const message = quern_last_error()->message;
-    const char *const why = strstr(message, ": "), *const advice = strstr(message, ". Set ");
+    const struct quern_error *const e = quern_last_error();
 
-    if (status != QUERN_E_TARGET || !why || !advice || advice < why)
+    if (status != QUERN_E_TARGET || !e->remedy[0])
         return fail_status(status, NULL);
-    return misuse("this wants a GPU, and a target alone is none: %.*s", (int)(advice - why - 2),
-                  why + 2);
+    return misuse("%s; this wants a GPU, and a target alone is none", e->fact);
 }
 
 int timing_open(const struct quern_options *library, quern_ctx **ctx,

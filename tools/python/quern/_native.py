@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import operator
 import pathlib
-import re
 from ctypes import (POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint64,
                     c_void_p)
 from typing import Any
@@ -31,7 +30,8 @@ class Sized(ctypes.Structure):
 
 class ErrorDetail(ctypes.Structure):
     _fields_ = [("status", c_int), ("message", c_char_p), ("stage", c_char_p),
-                ("condition", c_char_p), ("log", c_char_p), ("reproduce", c_char_p)]
+                ("condition", c_char_p), ("log", c_char_p), ("reproduce", c_char_p),
+                ("fact", c_char_p), ("remedy", c_char_p)]
 
 
 class Problem(Sized):
@@ -170,11 +170,8 @@ Error.__module__ = InputError.__module__ = "quern"  # as named in tracebacks, an
 _OF_INPUT = ("QUERN_E_ARGUMENT", "QUERN_E_PROBLEM", "QUERN_E_TARGET")
 
 
-def _in_python(message: str) -> str:
-    """A sentence of the library's with an option by the name that it has here, and not by that of
-    the command's option, which the library gives beside it."""
-    return re.sub(r"\boptions\.target\b( \(of the command: --target\))?", "Context(target=…)",
-                  message)
+# In place of the library's remedy, which names what C has: of a target that was not given.
+_REMEDIES = {"QUERN_E_TARGET": "set Context(target=…) or QUERN_TARGET to a name such as gfx1151"}
 
 
 def _load() -> ctypes.CDLL:
@@ -197,11 +194,13 @@ def check(status: int) -> None:
     if status:
         detail = library.quern_last_error().contents
         name = library.quern_status_name(status).decode()
-        message, log, reproduce = (
-            (text or b"").decode(errors="replace")
-            for text in (detail.message, detail.log, detail.reproduce))
+        message, log, reproduce, fact, remedy = (
+            (text or b"").decode(errors="replace") for text in (
+                detail.message, detail.log, detail.reproduce, detail.fact, detail.remedy))
+        if remedy and name in _REMEDIES:
+            message = f"{fact}; {_REMEDIES[name]}"
         kind = InputError if name in _OF_INPUT else Error
-        raise kind(status, name, _in_python(message), log, reproduce)
+        raise kind(status, name, message, log, reproduce)
 
 
 def call(name: str, *arguments: Any) -> None:
