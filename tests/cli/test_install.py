@@ -352,6 +352,15 @@ def test_bash_completion(moved):
                                                  "revoke"]
     assert complete("quern", "bundle", "\"\"") == BUNDLE_ACTIONS
     assert complete("quern", "build", "--target", "gfx115") == [f"gfx115{n}" for n in range(4)]
+    assert complete("quern", "build", "--target", "sm_9") == ["sm_90"]
+    assert complete("quern", "build", "--target", "gfx942,sm_9") == ["gfx942,sm_90"]
+    assert complete("quern", "build", "--target", "sm_90,gfx942,gfx115") == [
+        f"sm_90,gfx942,gfx115{n}" for n in range(4)]
+    assert complete("quern", "build", "--target", "gfx942,x") == []
+    everything = complete("quern", "build", "--target", "\"\"")
+    assert len(everything) > 20 and "target" not in everything
+    assert complete("quern", "build", "--target", "gfx942,") == [
+        f"gfx942,{name}" for name in everything]
 
 
 BUNDLE_ACTIONS = ["create", "list", "verify", "inspect", "check", "sign", "import", "diff",

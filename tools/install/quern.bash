@@ -7,7 +7,9 @@ _quern() {
     elif [[ $word == -* ]]; then
         COMPREPLY=($(compgen -W "$(quern help "$verb" 2>/dev/null | sed -n 's/^  \(--[a-z0-9-]*\).*/\1/p')" -- "$word"))
     elif [[ ${COMP_WORDS[COMP_CWORD-1]} == --target ]]; then
-        COMPREPLY=($(compgen -W "$(quern targets 2>/dev/null | sed -n 's/^\(gfx[0-9a-f]*\).*/\1/p')" -- "$word"))
+        # a list: what stands before the last comma is kept
+        local before=${word%"${word##*,}"}
+        COMPREPLY=($(compgen -P "$before" -W "$(quern targets 2>/dev/null | sed -n '2,$s/ .*//p')" -- "${word##*,}"))
     elif ((COMP_CWORD == 2)) && [[ $verb == cache || $verb == bundle ]]; then
         COMPREPLY=($(compgen -W "$(quern help "$verb" 2>/dev/null | sed -n '/^Usage:/{h;s/^Usage: quern [a-z]* \([a-z|]*\).*/\1/p;g;s/.*, or \([a-z]*\) .*/\1/p;}' | tr '|' ' ')" -- "$word"))
     else

@@ -12,6 +12,13 @@ function __quern_after_target
     set -l words (commandline -opc)
     test "$words[-1]" = --target
 end
+# Each behind what stands before the last comma of the word, which may be a list.
+function __quern_targets
+    set -l before (string replace -r '[^,]*$' '' -- (commandline -ct))
+    for name in (quern targets 2>/dev/null | sed -n '2,$s/ .*//p')
+        echo $before$name
+    end
+end
 function __quern_actions
     set -l words (commandline -opc)
     quern help $words[2] 2>/dev/null | sed -n '/^Usage:/{h;s/^Usage: quern [a-z]* \([a-z|]*\).*/\1/p;g;s/.*, or \([a-z]*\) .*/\1/p;}' | tr '|' '\n'
@@ -23,4 +30,4 @@ end
 complete -c quern -n __quern_before_action -f -a '(__quern_actions)'
 complete -c quern -n 'test (count (commandline -opc)) -eq 1' -f -a '(__quern_verbs)'
 complete -c quern -n 'string match -q -- "-*" (commandline -ct)' -f -a '(__quern_options)'
-complete -c quern -n __quern_after_target -f -a "(quern targets 2>/dev/null | sed -n 's/^\\(gfx[0-9a-f]*\\).*/\\1/p')"
+complete -c quern -n __quern_after_target -f -a '(__quern_targets)'
