@@ -545,7 +545,11 @@ FILL     = sed -e 's,@version@,$(VERSION),; s,@soversion@,$(SOVERSION),' \
                -e 's,@libdir@,$(LIBDIR),; s,@up@,$(UP),'
 # The pages that headers, manual pages and messages name, as they lie in the checkout.
 DOC_FILES = README.md CHANGELOG.md LICENSE $(wildcard docs/*.md docs/*/*.md docs/*.svg)
+# Verbs that share a page: VERB:PAGE of each but the first that its NAME lists.
+MAN_LINKS := $(shell awk '/^\.Sh/ {listed = $$2 == "NAME"; page = ""} \
+    /^\.Nm/ && listed {if (page) print $$2 ":" page; else page = $$2}' docs/man/*.1)
 SHARE_FILES = $(patsubst docs/man/%,share/man/man1/%,$(wildcard docs/man/*.1)) \
+              $(foreach link,$(MAN_LINKS),share/man/man1/$(firstword $(subst :, ,$(link))).1) \
               $(patsubst docs/man/%,share/man/man3/%,$(wildcard docs/man/*.3)) \
               share/man/man5/quern-formats.5 $(DOC_FILES:%=share/doc/quern/%)
 INSTALLED = bin/quern libexec/quern/quern-worker libexec/quern/quern-remote $(BODIES:$(B)/%=%) \
@@ -599,6 +603,8 @@ install: setup-build
 	    tools/install/$$f.cmake.in > "$(ROOT)/$(LIBDIR)/cmake/quern/$$f.cmake" || exit; done
 	$(Q)for n in 1 3; do \
 	    install -m 644 docs/man/*.$$n "$(ROOT)/share/man/man$$n" || exit; done
+	$(Q)for link in $(MAN_LINKS); do echo ".so man1/$${link#*:}.1" \
+	    > "$(ROOT)/share/man/man1/$${link%:*}.1" || exit; done
 	$(Q)python3 tools/install/formats_man.py docs/formats.md > \
 	    "$(ROOT)/share/man/man5/quern-formats.5"
 	$(Q)for f in $(DOC_FILES); do \

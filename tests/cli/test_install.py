@@ -12,6 +12,7 @@ import tempfile
 import pytest
 
 from conftest import COMMAND, TOP, clean_environment
+from test_command import VERBS
 
 # opens a context, which needs the worker beside the library, and compiles one kernel
 CONSUMER = r"""
@@ -320,12 +321,19 @@ def test_man_pages(moved):
     pages = [p for p in files(moved[0]) if p.startswith("share/man/")]
     assert {"share/man/man1/quern.1", "share/man/man3/libquern.3"} <= set(pages)
     assert "share/man/man5/quern-formats.5" in pages
+    assert {f"share/man/man1/quern-{verb}.1" for verb in VERBS} <= set(pages)
     if not shutil.which("man"):
         pytest.skip("no man")
+    env = {**os.environ, "COLUMNS": "80"}
     for page in pages:
-        env = {**os.environ, "COLUMNS": "80"}
+        if (moved[0] / page).read_text().startswith(".so "):
+            continue  # a link, which `man -l` does not follow
         text = run("man", "--warnings", "-l", page, cwd=moved[0], env=env)
         assert "NAME" in text and "quern" in text
+    # of a page that several verbs share, each is found by its own name
+    for verb in VERBS:
+        text = run("man", "-M", "share/man", f"quern-{verb}", cwd=moved[0], env=env)
+        assert re.search(rf"^NAME\n(?: .*\n)*? .*\bquern-{verb}\b", text, re.M), verb
 
 
 def test_pages_that_headers_name(moved):
