@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
-# quern: `make demo` shows it at work, `make check` proves it, `make bench` times it, `make` builds
-# it.
+# quern: `make` builds it, and `make help` lists what else can be made.
 # This file is long because all that is built, tested and installed has its rule here.
 # B is the build directory, SAN a list for -fsanitize: make B=build/asan SAN=address,undefined all
 
@@ -71,6 +70,24 @@ JOBS = $(if $(filter -j%,$(MAKEFLAGS)),,-j$$(nproc))
         examples fakehip tests sanitized
 all: setup-build
 	@$(MAKE) --no-print-directory $(JOBS) build
+
+define HELP
+make               the library, the command and the examples, in build/release
+make demo          sets up a compiler and makes, verifies and runs a model's kernels, without a GPU
+make install       installs into PREFIX, /usr/local unless it is given (and DESTDIR, LIBDIR)
+make uninstall     removes from PREFIX what make install puts there
+make wheel         the Python package for pip, in build/release/wheel
+make base          base kernels, which make install and make wheel then take: for BASE_TARGETS
+make setup-cuda    fetches NVIDIA's compiler, which kernels for its GPUs need
+make check         every test, under three sanitizers too
+make check-hw      the tests that judge kernels on the GPU of this machine
+make bench         what launches, lookups and compiles cost on this machine
+make clean         removes what was built, but not what was fetched
+With V=1 commands are shown. CONTRIBUTING.md has more, for whoever changes quern.
+endef
+.PHONY: help
+help:
+	@:$(info $(HELP))
 
 .PHONY: build
 build: $(B)/lib/libquern.a $(B)/lib/libquern.so $(BNB) $(COMMAND) $(WORKER) $(REMOTE) $(BODIES) \

@@ -173,6 +173,17 @@ def test_installing_builds_what_is_installed(tmp_path):
         assert part not in commands, part
 
 
+def test_help_names_targets_that_there_are(tmp_path):
+    """And makes nothing, nor wants anything to be there."""
+    said = make("help", f"B={tmp_path / 'build'}")
+    named = re.findall(r"^make (\S*) +\S.*$", said, re.M)
+    assert {"", "install", "wheel", "check"} <= set(named)
+    assert max(map(len, said.splitlines())) <= 100
+    rules = re.findall(r"^([a-z-]+):(?!=)", (TOP / "Makefile").read_text(), re.M)
+    assert [name for name in named if name and name not in rules] == []
+    assert files(tmp_path) == []
+
+
 def test_the_callers_jobs_are_taken(tmp_path):
     """make -j2 makes on two CPUs, and has nothing to warn of."""
     env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
