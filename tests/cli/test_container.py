@@ -114,6 +114,7 @@ def build(directory, arguments, secrets):
                 stage.binds.append((secrets, "/run/secrets"))
             done = stage.run(["sh", "-c", mounts[3]], env=stage.build)
             assert done.returncode == 0, (rest, done.stdout, done.stderr)
+            assert "quern prewarm: warning" not in done.stderr, (rest, done.stderr)
             if mounts[2]:
                 stage.binds.pop()
         elif word == "COPY" and rest == ". /src":
