@@ -441,7 +441,7 @@ static void entries_share_what_they_have_in_common(void **state)
         source[i] = (char)(' ' + (random >> 16) % 95);
     }
     for (int i = 0; i < COUNT; i++) {
-        char name[16];
+        char name[24];
         snprintf(name, sizeof name, "kernel%d", i);
         make_kernel(&kernels[i], name, "t1");
         records[i] = kernels[i].record;

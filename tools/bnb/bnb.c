@@ -322,7 +322,7 @@ static int launch(const struct call *c)
 {
     struct quern_problem p = QUERN_INIT(struct quern_problem);
     struct quern_args args = QUERN_INIT(struct quern_args);
-    quern_ctx *ctx;
+    quern_ctx *ctx = NULL;
     quern_op *op;
 
     int status = check(c);

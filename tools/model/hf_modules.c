@@ -136,9 +136,12 @@ int64_t hf_modules_experts(const struct hf_modules *h, enum model_place place)
     return numbered ? h->model->mixture.experts : 0;
 }
 
+/* Room for a module's name from the number of its layer on. */
+#define PART_BYTES 64
+
 /* Takes name number `part` out of names with bars between them, the last if there are fewer; #
  * becomes the number of the expert. */
-static void pick(const char *names, int part, int64_t expert, char name[HF_NAME_BYTES])
+static void pick(const char *names, int part, int64_t expert, char name[PART_BYTES])
 {
     size_t n = 0;
 
@@ -146,7 +149,7 @@ static void pick(const char *names, int part, int64_t expert, char name[HF_NAME_
         names = bar + 1;
     for (; *names && *names != '|' && *names != '/'; names++)
         if (*names == '#')
-            n += (size_t)snprintf(name + n, HF_NAME_BYTES - n, "%lld", (long long)expert);
+            n += (size_t)snprintf(name + n, PART_BYTES - n, "%lld", (long long)expert);
         else
             name[n++] = *names;
     name[n] = 0;
@@ -160,7 +163,7 @@ size_t hf_modules_names(const struct hf_modules *h, const struct hf_module *modu
                                            "model."};
     const bool neox = !strcmp(json_text(h->text, "model_type"), "gpt_neox");
     const size_t count = h->nested ? HF_NAMES_MAX : 1;
-    char part[HF_NAME_BYTES];
+    char part[PART_BYTES];
 
     if (module->place == PLACE_HEAD) {
         snprintf(names[0], HF_NAME_BYTES, "%s", neox ? "embed_out" : "lm_head");
