@@ -105,7 +105,9 @@ def test_nvidia(quern, tmp_path):
     assert np.abs(results[1]).max() > 1
     assert np.abs(results[0] - results[1]).max() <= 1e-2 * np.abs(results[0]).max()
     tuned = quern.json("tune", "--device", "cuda", "--rotate", "1K", "--m", "1", "--shapes", "2",
-                       LAYER, env={**env, "FAKECUDA_DEVICES": "sm_90"})
+                       "--out", tmp_path / "tuned", LAYER,
+                       env={**env, "FAKECUDA_DEVICES": "sm_90"})
+    assert ", CUDA runtime " in (tmp_path / "tuned").read_text()
     assert tuned["target"] == "sm_90" and tuned["kernels"][0]["shapes"] == 2
 
 

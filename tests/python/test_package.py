@@ -110,6 +110,16 @@ def test_version(quern, wheel):
     assert quern.__version__ == wheel.name.split("-")[1]
 
 
+def test_the_summary_names_every_vendor(wheel):
+    with zipfile.ZipFile(wheel) as opened:
+        (name,) = [n for n in opened.namelist() if n.endswith("/METADATA")]
+        (summary,) = re.findall("^Summary: (.*)$", opened.read(name).decode(), re.M)
+    listed = subprocess.run([BUILD / "bin/quern", "targets", "--json"], capture_output=True,
+                            check=True).stdout
+    vendors = {target["vendor"] for target in json.loads(listed)}
+    assert len(vendors) > 1 and all(vendor in summary for vendor in vendors), summary
+
+
 # ---- layers on numpy arrays ---------------------------------------------------------------------
 
 

@@ -24,7 +24,7 @@ static const struct verb verbs[] = {
     {"lint", "quern lint", verb_lint, "scan a code object for hazards and missing waits"},
     {"explain", "quern explain", verb_explain, "say which kernel serves a layer, and why"},
     {"bench", "quern bench", verb_bench, "compare with a peer's kernels on the software GPU"},
-    {"targets", "quern targets", verb_targets, "list the gfx targets"},
+    {"targets", "quern targets", verb_targets, "list the GPUs that there are kernels for"},
     {"cache", "quern cache", verb_cache, "look after the cache of kernels"},
     {"bundle", "quern bundle", verb_bundle, "many kernels in one file, signed or not"},
     {"quantize", "quern quantize", verb_quantize, "quantise a weight matrix"},

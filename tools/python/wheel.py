@@ -54,7 +54,8 @@ def libc_of(path):
 def metadata(version):
     return "\n".join([
         "Metadata-Version: 2.1", "Name: quern", f"Version: {version}",
-        "Summary: Kernels for quantised linear layers on AMD GPUs, made to order", "License: MIT",
+        "Summary: Kernels for quantised linear layers on AMD and NVIDIA GPUs, made to order",
+        "License: MIT",
         "Requires-Python: >=3.9", "Requires-Dist: numpy>=1.22",
         "Description-Content-Type: text/markdown", "",
         (HERE / "README.md").read_text()])

@@ -143,9 +143,10 @@ static int write_table(struct tune *t)
     timing_date(date);
     if (t->count)
         qsort(t->lines, t->count, sizeof *t->lines, by_text);
-    fprintf(f, "quern-tuning 1 %s\n# %s, %u compute units, %.2f GHz, HIP runtime %d, %s\n",
+    fprintf(f, "quern-tuning 1 %s\n# %s, %u compute units, %.2f GHz, %s runtime %d, %s\n",
             t->target.name, shown_line(t->device.name), t->device.compute_units,
-            t->device.clock_ghz, t->device.runtime_version, date);
+            t->device.clock_ghz, t->device.kind == QUERN_DEVICE_CUDA ? "CUDA" : "HIP",
+            t->device.runtime_version, date);
     for (size_t i = 0; i < t->count; i++)
         fprintf(f, "%s\n", t->lines[i]);
     int status = fclose(f) ? fail("out of memory") : EXIT_OK;

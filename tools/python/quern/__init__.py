@@ -3,7 +3,7 @@
 
     import quern
 
-    with quern.Context(target="gfx1151") as ctx:       # a software GPU; device="hip": a real one
+    with quern.Context(target="gfx1151") as ctx:       # a software GPU; Context(): a real one
         layer = quern.Linear.quantize(ctx, w, wq="nf4", a="bf16")     # w: f32 [N, K]
         y = layer(x)                                                  # x: [..., K]
 
