@@ -9,7 +9,7 @@
 
 #include "model.h"
 
-#include <quern/tool.h>
+#include <quern/weights.h>
 
 /* A group of weights that share a scale. */
 #define BACKEND_GROUP 64

@@ -33,7 +33,7 @@ struct device {
 /* A host with GPU memory of its own has no use for these; here they make the same program run on a
  * GPU and on the software GPU. */
 static quern_buffer *place(struct device *d, const void *host, size_t bytes,
-                           enum quern_sim_access access, const char *name)
+                           enum quern_access access, const char *name)
 {
     quern_buffer *buffer;
 
@@ -127,14 +127,14 @@ struct backend *backend_quern(const struct model *model, const struct quantised 
 
         check(quern_op_create(d->ctx, &quantised[i].problem, (int64_t)model->token_limit, &at->op),
               "making kernels");
-        at->b = place(d, b->data, b->bytes, QUERN_SIM_READ, "b");
-        at->scales = place(d, scales->data, scales->bytes, QUERN_SIM_READ, "scales");
+        at->b = place(d, b->data, b->bytes, QUERN_READ, "b");
+        at->scales = place(d, scales->data, scales->bytes, QUERN_READ, "scales");
         at->bias = place(d, model->linear[i].bias, model->linear[i].outputs * sizeof(float),
-                         QUERN_SIM_READ, "bias");
+                         QUERN_READ, "bias");
     }
     d->x = allocate(most, number_bytes(d->dtype));
     d->y = allocate(most, sizeof *d->y);
-    d->x_there = place(d, NULL, most * number_bytes(d->dtype), QUERN_SIM_READ, "a");
-    d->y_there = place(d, NULL, most * sizeof *d->y, QUERN_SIM_WRITE, "c");
+    d->x_there = place(d, NULL, most * number_bytes(d->dtype), QUERN_READ, "a");
+    d->y_there = place(d, NULL, most * sizeof *d->y, QUERN_WRITE, "c");
     return &d->base;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Open, make an op, launch: on a GPU, or with QUERN_TARGET=gfx1151 on a software one. */
-#include <quern/tool.h>
+#include <quern/quern.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +25,7 @@ int main(void)
     int failed = quern_open(NULL, &ctx) || quern_problem_parse("wq=nf4 n=64 k=128 a=f32", &layer) ||
                  quern_op_create(ctx, &layer, M, &op);
     for (int i = 0; i < 4 && !failed; i++) /* a host that owns GPU memory passes its own */
-        failed = quern_buffer_create(ctx, bytes[i], QUERN_SIM_READ_WRITE, NULL, &memory[i]) ||
+        failed = quern_buffer_create(ctx, bytes[i], QUERN_READ_WRITE, NULL, &memory[i]) ||
                  quern_buffer_write(memory[i], from[i], bytes[i]);
     args.a = quern_buffer_address(memory[0]), args.b = quern_buffer_address(memory[1]);
     args.scales = quern_buffer_address(memory[2]), args.c = quern_buffer_address(memory[3]);

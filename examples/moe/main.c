@@ -9,7 +9,7 @@
 
 #include "../fail.h"
 
-#include <quern/tool.h>
+#include <quern/quern.h>
 
 #include <getopt.h>
 #include <math.h>

@@ -8,7 +8,7 @@
 
 #include "../fail.h"
 
-#include <quern/tool.h>
+#include <quern/weights.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static quern_buffer *place(struct mixture *m, const void *host, size_t bytes, co
 {
     quern_buffer *buffer;
 
-    check(quern_buffer_create(m->ctx, bytes, QUERN_SIM_READ | QUERN_SIM_WRITE, name, &buffer),
+    check(quern_buffer_create(m->ctx, bytes, QUERN_READ_WRITE, name, &buffer),
           "allocating device memory");
     if (host)
         check(quern_buffer_write(buffer, host, bytes), "copying to the device");

@@ -236,7 +236,7 @@ struct quern_event {
     enum quern_event_kind kind;
     const char *problem;      /* canonical text */
     const char *kernel;       /* kernel symbol */
-    const char *target;       /* "gfx1151" */
+    const char *target;       /* "gfx1151" or "sm_90" */
     const char *key;          /* of its cache entry: 32 hexadecimal digits */
     const char *source_key;   /* of its source: the same for every compiler, 32 digits */
     int64_t m_lo, m_hi;       /* the numbers of rows that it serves */
@@ -295,7 +295,8 @@ struct quern_options {
     const char *bundle_keys; /* QUERN_BUNDLE_KEYS; a file of public keys, one of which must
                                      * have signed each bundle of bundle_path */
     enum quern_blas blas;    /* QUERN_BLAS=auto|off; auto: layers of many rows are made ready
-                                     * for hipBLASLt too, where it is there (quern_op_workspace) */
+                                     * for the vendor's matrix library too, where it is there:
+                                     * quern_op_workspace */
     enum quern_cache_trust cache_trust; /* QUERN_CACHE_TRUST=user|group; group: the members of the
                                          * cache directory's group write to it too, and each of them
                                          * decides what runs on the GPU for all */
@@ -357,6 +358,23 @@ QUERN_API quern_status quern_open(const struct quern_options *options, quern_ctx
  * until a kernel that is being made for an op is done.
  */
 QUERN_API void quern_close(quern_ctx *ctx);
+
+/* The device of a context: the GPU that quern_open has found, or the software GPU. */
+struct quern_device_info {
+    size_t size;
+    enum quern_device_kind kind; /* hip, cuda or sim */
+    char name[256];
+    char target[64]; /* with its features, as the runtime says: "gfx942:sramecc+:xnack-" */
+    unsigned compute_units;
+    double clock_ghz;
+    uint64_t memory_bytes; /* 0: a software device */
+    uint64_t cache_bytes;  /* the last cache that the runtime reports; 0: not known */
+    char runtime[512];     /* the file of the runtime; "" of a software device */
+    int runtime_version;   /* hipRuntimeGetVersion's or cuDriverGetVersion's */
+};
+#define QUERN_DEVICE_INFO_SIZE_MIN QUERN_SIZE_TO(struct quern_device_info, target)
+/* Says what the device of a context is. Does not block. QUERN_E_DEVICE: it has none. */
+QUERN_API quern_status quern_ctx_device(quern_ctx *ctx, struct quern_device_info *info);
 
 /* ---- Counting and ending compiles ------------------------------------------------------------ */
 
@@ -525,9 +543,8 @@ QUERN_API void quern_op_release(quern_op *op);
 
 /*
  * Memory that the context's device sees, for programs that own no GPU memory themselves, and for
- * software GPUs, which see no other memory. Its contents are undefined at first. `access` is what
- * kernels do with it, which a software GPU checks: 1 read, 2 write (its bytes count as never
- * written until a kernel writes them), 3 both; `name` is what its messages call it, or null.
+ * software GPUs, which see no other memory. Its contents are undefined at first. `access` is of
+ * enum quern_access; `name` is what a software GPU's messages call it, or null.
  * Destroy it before or after quern_close, and not while a launch uses it; null is allowed. The
  * address goes into struct quern_args. Copies are of the buffer's first `bytes` bytes; they wait
  * for all work that the device was given, so they are for setting up and for results. All functions
@@ -603,13 +620,13 @@ enum quern_launch_flags {
 };
 
 /*
- * Computes m rows on `stream` (a hipStream_t; ignored by software devices). Looks up the kernel for
- * m, packs its arguments and launches it. It allocates nothing, takes no lock, makes no system call
- * of its own and does not wait for the device; only a software device runs the kernel before the
- * call returns. As for any HIP launch, the context's device must be the thread's current device,
- * and `stream` must belong to it. A stream that is being captured records the launch. Errors:
- * QUERN_E_ARGUMENT (also when the op's context is closed), QUERN_E_ALIGN, QUERN_E_DEVICE,
- * QUERN_E_FAULT.
+ * Computes m rows on `stream` (a hipStream_t or CUstream; ignored by software devices). Looks up
+ * the kernel for m, packs its arguments and launches it. It allocates nothing, takes no lock, makes
+ * no system call of its own and does not wait for the device; only a software device runs the
+ * kernel before the call returns. As for any launch, the context's device must be the thread's
+ * current device, and `stream` must belong to it. A stream that is being captured records the
+ * launch. Errors: QUERN_E_ARGUMENT (also when the op's context is closed), QUERN_E_ALIGN,
+ * QUERN_E_DEVICE, QUERN_E_FAULT.
  */
 QUERN_API quern_status quern_op_launch(quern_op *op, const struct quern_args *args, int64_t m,
                                        void *stream);
@@ -629,10 +646,10 @@ QUERN_API quern_status quern_op_block_rows(const quern_op *op, int64_t m, int *r
 /*
  * Bytes of workspace that a launch of m rows can use; 0 if it uses none. The workspace must be
  * 256-byte aligned. An op that was created for an m_max of hundreds of rows, on a GPU with
- * hipBLASLt, can use it: it converts its weights to 16 bits there and multiplies by hipBLASLt,
- * whose calls may allocate or lock but do not wait for the device. quern's own kernels do the
- * launch without workspace, if rows of A or C are not packed, and if hipBLASLt would meet a size
- * for the first time while the stream is being captured.
+ * hipBLASLt or cuBLASLt, can use it: it converts its weights to 16 bits there and multiplies by
+ * that library, whose calls may allocate or lock but do not wait for the device. quern's own
+ * kernels do the launch without workspace, if rows of A or C are not packed, and if the library
+ * would meet a size for the first time while the stream is being captured.
  */
 QUERN_API size_t quern_op_workspace(const quern_op *op, int64_t m);
 

@@ -22,6 +22,7 @@ template <class T> struct Sized : T {
 };
 
 typedef Sized<quern_options> Options;
+typedef Sized<quern_device_info> DeviceInfo;
 
 struct Problem : Sized<quern_problem> {
     quern_status parse(const char *text) { return quern_problem_parse(text, this); }
@@ -160,7 +161,8 @@ class Context : public Handle<quern_ctx, quern_close>
         const quern_status status = quern_op_create_on(get(), &problem, m_max, stream, &made);
         return op.made(status, made);
     }
-    /* `access`: 1 kernels read it, 2 they write it, 3 both. */
+    quern_status device(quern_device_info &info) const { return quern_ctx_device(get(), &info); }
+    /* `access`: of enum quern_access. */
     quern_status create_buffer(size_t bytes, int access, Buffer &buffer, const char *name = nullptr)
     {
         quern_buffer *made = nullptr;

@@ -112,9 +112,9 @@ QUERN_API quern_status quern_sim_open(const struct quern_sim_options *options, q
 QUERN_API void quern_sim_close(quern_sim *sim);
 
 enum quern_sim_access {
-    QUERN_SIM_READ = 1,
-    QUERN_SIM_WRITE = 2, /* its bytes count as never written until a kernel writes them */
-    QUERN_SIM_READ_WRITE = 3
+    QUERN_SIM_READ = QUERN_READ,
+    QUERN_SIM_WRITE = QUERN_WRITE,
+    QUERN_SIM_READ_WRITE = QUERN_READ_WRITE
 };
 
 /*

@@ -60,6 +60,15 @@ template <class T> inline T quern_init_of()
 /* The size of a struct that ends with `field`. */
 #define QUERN_SIZE_TO(type, field) (offsetof(type, field) + sizeof(((type *)0)->field))
 
+/* ---- Memory ---------------------------------------------------------------------------------- */
+
+/* What kernels do with memory. A software GPU checks that they do no more. */
+enum quern_access {
+    QUERN_READ = 1,
+    QUERN_WRITE = 2, /* its bytes count as never written until a kernel writes them */
+    QUERN_READ_WRITE = 3
+};
+
 /* ---- Status ---------------------------------------------------------------------------------- */
 
 /* The numbers never change. Between subjects there are gaps, for statuses to come. */
@@ -68,7 +77,7 @@ typedef enum quern_status {
     /* what the caller passed */
     QUERN_E_ARGUMENT = 1, /* a null or contradictory argument, or a struct's `size` */
     QUERN_E_PROBLEM = 2,  /* a problem whose words or sizes are wrong */
-    QUERN_E_TARGET = 3,   /* an unknown or malformed gfx target */
+    QUERN_E_TARGET = 3,   /* an unknown or malformed target, or none where one is needed */
     QUERN_E_ALIGN = 4,    /* a pointer, or a distance between rows, that is not aligned as needed */
     QUERN_E_BUFFER = 5,   /* a caller's buffer that is too small */
     QUERN_E_DECLINED =
@@ -106,13 +115,13 @@ QUERN_API const char *quern_status_name(quern_status status);
  *
  *     "dispatch"  the call itself: its arguments and options, ops, launches, verification
  *     "problem"   the description of a layer
- *     "target"    the name of a gfx target
+ *     "target"    the name of a target
  *     "plan"      choosing kernels and their shapes, tuning tables among what is chosen by
  *     "gen"       writing a kernel's source
  *     "compile"   finding the compiler, and compiling in a worker process
  *     "object"    reading a code object or an offload bundle
  *     "store"     the cache directory and bundles of kernels
- *     "device"    the HIP runtime, hipBLASLt, or a software GPU in the place of a GPU
+ *     "device"    the runtime of a GPU, its matrix library, or a software GPU in its place
  *     "sim"       the software GPU, when it runs a kernel
  *     "quant"     quantising, dequantising, repacking and importing weights on the CPU
  *     "lint"      scanning code objects

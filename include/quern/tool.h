@@ -154,8 +154,8 @@ QUERN_API quern_status quern_compile_estimate(const char *target,
                                               const struct quern_problem *problem, int64_t m_lo,
                                               int64_t m_hi, unsigned *cost);
 
-/* Generates the HIP source of the kernel that serves m rows. No compiler is needed. The tuning
- * table that the options and the environment name is followed. `text` is malloc'ed. */
+/* Generates the source of the kernel that serves m rows, HIP or CUDA. No compiler is needed. The
+ * tuning table that the options and the environment name is followed. `text` is malloc'ed. */
 QUERN_API quern_status quern_source(const struct quern_options *options,
                                     const struct quern_problem *problem, int64_t m, char **text);
 /* Explains why that kernel was chosen for m rows, with the same options; `text` is malloc'ed. */
@@ -202,22 +202,6 @@ QUERN_API quern_status quern_op_launches(const quern_op *op, int64_t m,
                                          struct quern_launch *launches, size_t *count);
 
 /* ---- The device of a context ----------------------------------------------------------------- */
-
-struct quern_device_info {
-    size_t size;
-    enum quern_device_kind kind; /* hip or sim */
-    char name[256];
-    char target[64]; /* with its features, as the runtime says: "gfx942:sramecc+:xnack-" */
-    unsigned compute_units;
-    double clock_ghz;
-    uint64_t memory_bytes; /* 0: a software device */
-    uint64_t cache_bytes;  /* the last cache that the runtime reports; 0: not known */
-    char runtime[512];     /* the file of the HIP runtime; "" of a software device */
-    int runtime_version;   /* as hipRuntimeGetVersion gives it */
-};
-#define QUERN_DEVICE_INFO_SIZE_MIN QUERN_SIZE_TO(struct quern_device_info, target)
-/* QUERN_E_DEVICE: the context has no device. */
-QUERN_API quern_status quern_ctx_device(quern_ctx *ctx, struct quern_device_info *info);
 
 /* Calls `work`, which launches on the null stream, and measures by events of the device until all
  * that it launched is done; on a software device, by the host's clock. Blocks until then. */

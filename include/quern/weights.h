@@ -26,7 +26,7 @@ struct quern_operand {
     int rank;          /* dimensions in `shape` */
     int64_t shape[3];
     uint64_t bytes;
-    int access;  /* 1: kernels read it; 2: they write it; as quern_buffer_create takes it */
+    int access;  /* QUERN_READ or QUERN_WRITE, as quern_buffer_create takes it */
     int weights; /* 1: one of those that quern_quantize makes */
 };
 

@@ -49,7 +49,7 @@ struct Memory {
             const void *from = std::strcmp(o.name, "a") ? nullptr : a;
             for (const quern_quantized &w : weights)
                 from = std::strcmp(o.name, w.name) ? from : w.data;
-            status = ctx.create_buffer(o.bytes, 3, buffer[made], o.name);
+            status = ctx.create_buffer(o.bytes, QUERN_READ_WRITE, buffer[made], o.name);
             if (status == QUERN_OK && from)
                 status = buffer[made].write(from, o.bytes);
             address[made] = buffer[made].address();
@@ -133,8 +133,13 @@ int main()
         return std::puts("a target that is none"), 1;
     if (none.create(problem, M, *new quern::Op) != QUERN_E_ARGUMENT)
         return std::puts("a context that is none"), 1;
-    if (ctx.open(options))
+    quern::DeviceInfo info;
+    if (none.device(info) != QUERN_E_ARGUMENT)
+        return std::puts("the device of no context"), 1;
+    if (ctx.open(options) || ctx.device(info))
         return fail("open");
+    if (info.kind != QUERN_DEVICE_SIM || std::strncmp(info.target, TARGET, std::strlen(TARGET)))
+        return std::puts("another device"), 1;
     if (blocks(ctx))
         return 1;
     quern::Op op, moved;

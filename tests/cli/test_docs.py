@@ -166,6 +166,29 @@ def test_the_smallest_example(tmp_path):
         assert (done.returncode, done.stdout) == (0, "c[0] = 32, expected 32\n"), done.stderr
 
 
+def test_the_example_with_zero_points(tmp_path):
+    """Every number of the result is the formula's, on the software GPU and on a GPU."""
+    env = clean_environment(tmp_path / "cache")
+    ways = [{"QUERN_TARGET": "gfx1151"}]
+    if FAKEHIP.is_dir():
+        ways.append({"LD_LIBRARY_PATH": str(FAKEHIP), "QUERN_DEVICE": "hip"})
+    for way in ways:
+        done = subprocess.run([BUILD / "examples/layer"], env={**env, **way}, capture_output=True,
+                              text=True)
+        assert done.returncode == 0, done.stderr
+        is_, expected, wrong, count = re.fullmatch(
+            r"c\[2\]\[63\] = (\S+), expected (\S+); (\d+) of (\d+) are others\n", done.stdout
+        ).groups()  # fmt: skip
+        assert is_ == expected != "0" and (wrong, count) == ("0", "192")
+
+
+def test_examples_want_stable_headers_alone():
+    """What a host copies from them must not change under it: tool.h and sim.h may."""
+    for source in (TOP / "examples").rglob("*.[ch]"):
+        found = re.findall(r"#include <quern/(\w+)\.h>", source.read_text())
+        assert set(found) <= {"quern", "weights"}, source
+
+
 @pytest.mark.parametrize("example, says", [
     ("graph", ["token 1: 1", "token 2: 2", "token 3: 3", "token 4: 4"]),
     ("threads", ["4 threads, 8 launches each, 0 wrong answers"]),

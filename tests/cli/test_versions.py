@@ -163,7 +163,7 @@ def test_fields_of_released_structs_stay_where_they_are(tmp_path):
     for tag, listed in sized.items():
         for declared in listed:
             first, *others = declared.split(",")
-            for field in [re.search(r"(\w+)$", first)[1], *(o.strip() for o in others)]:
+            for field in [re.search(r"(\w+)(?:\[\d+\])?$", first)[1], *(o.strip() for o in others)]:
                 lines.append(f'printf("{tag}.{field} %zu\\n", offsetof(struct {tag}, {field}));')
         lines.append(f'printf("sizeof {tag} %zu\\n", sizeof(struct {tag}));')
     source = tmp_path / "offsets.c"
