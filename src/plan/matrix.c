@@ -50,11 +50,6 @@ bool matrix_scaled(const struct plan *p)
     return p->matrix.staging == STAGING_WEIGHTS || p->matrix.staging == STAGING_SCALED;
 }
 
-bool matrix_cuts_by_mix(const struct plan *p)
-{
-    return p->target->capabilities & (CAP_WMMA_256B | CAP_WMMA_128B) && p->problem.a == QUERN_BF16;
-}
-
 int matrix_tiles_of_w(const struct plan *p)
 {
     return p->matrix.rows / MATRIX_TILE;

@@ -58,8 +58,6 @@ bool matrix_doubled(const struct plan *p);
  * the sums of unscaled products after. */
 bool matrix_staged(const struct plan *p);
 bool matrix_scaled(const struct plan *p);
-/* Whether scaled bf16 weights of int4 are made in f32 and cut off (templates/decode/int4_mix). */
-bool matrix_cuts_by_mix(const struct plan *p);
 
 /* Tiles of 16 rows that a wave has, of W and of A. */
 int matrix_tiles_of_w(const struct plan *p);

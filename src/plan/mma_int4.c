@@ -122,6 +122,13 @@ static int64_t sum_slots(const struct plan *p, const struct summing *s, int64_t 
     return products + p->waves * (s->spans * s->blocks * block + 10 * s->blocks + 10 * s->rounds);
 }
 
+/* Whether scaled bf16 weights are made in f32 and cut off (templates/decode/int4_mix). */
+static bool is_cut(const struct plan *p)
+{
+    return matrix_scaled(p) && p->problem.a == QUERN_BF16 &&
+           !(p->target->capabilities & CAP_CVT_PK_BF16);
+}
+
 /* Instructions that turn a word of eight codes into four pairs for the matrix unit, or for LDS. */
 static int decode_slots(const struct plan *p)
 {
@@ -135,7 +142,7 @@ static int decode_slots(const struct plan *p)
     }
     if (p->matrix.code_offset)
         return bytes ? 9 : 7;
-    if (matrix_scaled(p) && matrix_cuts_by_mix(p))
+    if (is_cut(p))
         return 5 + 8 + 4;
     const bool sixteenths = matrix_form(p->products).values == 4, none = q->zero == QUERN_ZERO_NONE;
     /* where the target converts fp8 to f32, it makes f32 of two codes at once */
@@ -144,8 +151,7 @@ static int decode_slots(const struct plan *p)
     const int codes = fp8 ? 3 + 4 : sixteenths ? 2 + 8 : 3 + 8;
     if (!matrix_scaled(p))
         return codes + (fp8 ? 4 : !sixteenths ? 6 : none ? 0 : 3) + 4;
-    const bool one = p->target->capabilities & CAP_CVT_PK_BF16;
-    return codes + (sixteenths ? 4 : 8) + (one ? 4 : 20);
+    return codes + 4 + 4;
 }
 
 /* Instructions that scale the sums of a span in a tile, and take the code offset and zero point off
@@ -431,7 +437,7 @@ static const struct plan_field formats[] = {
      FIELD_PLACE(matrix.pairing), .word = "pairing"},
     {FIELD_IF(FIELD_BOOL, "STAGED", matrix_staged, "whether W goes through LDS")},
     {FIELD_IF(FIELD_BOOL, "SCALED", matrix_scaled, "whether weights are multiplied, not codes")},
-    {FIELD_IF(FIELD_BOOL, "CUT_BY_MIX", matrix_cuts_by_mix, "whether scaled bf16 is cut off")},
+    {FIELD_IF(FIELD_BOOL, "CUT", is_cut, "whether they are bf16 that is cut off")},
     {FIELD_IF(FIELD_BOOL, "EXACT", is_exact, "whether codes are decoded as q - z")},
     {FIELD_IF(FIELD_BOOL, "PLAIN_SUM", sums_a, "whether A is summed")},
     {FIELD_IF(FIELD_BOOL, "SHARED_SUMS", shares_sums, "whether once for the workgroup")},
@@ -467,6 +473,7 @@ static const struct plan_template templates[] = {{"prelude/prelude"},
                                                  {"prelude/reduce"},
                                                  {"prelude/int4"},
                                                  {"prelude/round"},
+                                                 {"prelude/mix"},
                                                  {"decode/int4"},
                                                  {"decode/scale_group"},
                                                  {"decode/int4_mix"},

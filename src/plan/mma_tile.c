@@ -59,12 +59,10 @@ static int word_slots(const struct plan *p)
 {
     const struct quern_problem *const q = &p->problem;
     const bool f16 = q->a == QUERN_F16, k8 = q->layout == QUERN_LAYOUT_K8;
-    const bool dots = p->target->capabilities & CAP_DOT2_BF16_BF16;
 
     if (q->wq == QUERN_W_INT4)
-        return f16 ? k8 ? 16 : 13 : matrix_cuts_by_mix(p) ? 17 : 27;
-    const int codes = f16 && codes_have_upper_bytes_only(q->wq) ? 19 : 25;
-    return codes + (f16 ? 4 : dots ? 8 : 24);
+        return !f16 ? 17 : k8 ? 16 : 13;
+    return (codes_have_upper_bytes_only(q->wq) ? 19 : 25) + (f16 ? 4 : 12);
 }
 
 static int products_of_step(const struct plan *p, const struct shape *s)
@@ -247,21 +245,10 @@ static void explain(const struct plan *p, struct str *out)
     explain_plain(p, "two steps of A and W", out);
 }
 
-static int64_t makes_bf16_by_dots(const struct plan *p)
-{
-    return p->problem.a == QUERN_BF16 && p->target->capabilities & CAP_DOT2_BF16_BF16;
-}
-
-/* Whether the dot products that make bf16 weights round them toward zero. Not with e8m0 scales:
- * a code times a power of two is exact. */
-static int64_t cuts_weights(const struct plan *p)
-{
-    return makes_bf16_by_dots(p) && p->problem.scale != QUERN_SCALE_E8M0;
-}
-
 static const char *products(const struct plan *p)
 {
-    return p->problem.a == QUERN_BF16 && !matrix_cuts_by_mix(p) ? "PLAIN" : "DOT2";
+    (void)p;
+    return "DOT2";
 }
 
 static const char *pairing(const struct plan *p)
@@ -283,9 +270,8 @@ static int64_t no(const struct plan *p)
 }
 
 static const struct plan_field of_int4[] = {
-    {FIELD_WORD("PRODUCTS", products, "whether codes become f32")},
+    {FIELD_WORD("PRODUCTS", products, "what codes are made for")},
     {FIELD_WORD("PAIRING", pairing, "what is reordered where pairs differ")},
-    {FIELD_IF(FIELD_BOOL, "CUT_BY_MIX", matrix_cuts_by_mix, "whether scaled bf16 is cut off")},
     {0},
 };
 
@@ -293,9 +279,6 @@ static const struct plan_field of_table[] = {
     {FIELD_OF(FIELD_BOOL, "WORD_BLOCKS", no, "whether b is [K/32,N] blocks of 4")},
     {FIELD_WORD("A_TYPE", field_a_type, "elements of A")},
     {FIELD_OF(FIELD_BOOL, "TRUNCATE", no, "whether f32 becomes bf16 by cutting")},
-    {FIELD_OF(FIELD_BOOL, "SCALED_BY_DOTS", makes_bf16_by_dots,
-              "whether bf16 is scaled by dot products,")},
-    {FIELD_OF(FIELD_BOOL, "CUT_BY_DOTS", cuts_weights, "which leave bits away that products have")},
     {0},
 };
 
@@ -331,8 +314,7 @@ static const struct plan_template templates[] = {
     {.choose = matrix_template},
     {"prelude/int4"},
     {"prelude/round"},
-    {"prelude/bf16"},
-    {"prelude/cut", .when = field_has_table},
+    {"prelude/mix"},
     {"decode/int4", .when = field_is_int4},
     {"decode/int4_mix", .when = field_is_int4},
     {"decode/scale_group", .when = field_is_int4},

@@ -2,8 +2,8 @@
 // Decodes int4 codes to q - z, from which CODE_BIAS and the zero point have been taken off, or to
 // weights. q - z is exact in f16, by one packed addition for two codes, and in bf16, where it is
 // made in f32 and cut off. A weight, (q - z) * s or (q - 8) * s - zs, is made in f32 and rounded
-// once; where q - z and the scale are f16, by one packed operation; CUT_BY_MIX, by
-// decode/int4_mix.
+// once by an instruction of its own; where q - z and the scale are f16, by one packed operation;
+// CUT, as in decode/int4_mix.
 
 // How codes become f32 on processors with SDWA, for bf16. BY_SIXTEENTHS: an instruction converts a
 // signed nibble, in any byte, to sixteenths. It makes (q - 8) / 16 of codes whose upper bit is
@@ -13,7 +13,7 @@
 // BY_MIX, where the processor cannot convert 8-bit floats: codes become f16 by masks, and an
 // instruction converts an f16 to f32 and subtracts the zero point.
 constexpr float FP8_UNIT = HAS_FP8_FNUZ ? 1024 : 512; // the smallest 8-bit float is 1 / FP8_UNIT
-constexpr bool F32_CODES = A_TYPE == BF16 && HAS_SDWA && EXACT;
+constexpr bool F32_CODES = A_TYPE == BF16 && HAS_SDWA && EXACT && !CUT;
 constexpr bool BY_FP8 = F32_CODES && HAS_FP8_CVT && (SCALED || ZERO == ZERO_U8);
 constexpr bool BY_MIX = F32_CODES && !BY_FP8 && !SCALED && ZERO == ZERO_U8;
 constexpr bool BY_SIXTEENTHS = F32_CODES && !BY_FP8 && !BY_MIX;
@@ -117,36 +117,16 @@ template <class MADE> DEVICE f32x2 pair_of_codes(u32 p, MADE made)
     return made(p);
 }
 
-// Two f32 as a pair of bf16: cut off, or rounded to nearest, ties to even. A NaN must be
-// 0x7fc00000, which rounding does not change.
-template <bool CUT> DEVICE u32 bf16_pair(f32x2 value)
-{
-    const float low = value.x, high = value.y;
-#if HAS_CVT_PK_BF16
-    if constexpr (!CUT) // one instruction
-        return __builtin_bit_cast(u32, __builtin_convertvector(value, bf16x2));
-#endif
-    u32 l = __builtin_bit_cast(u32, low), h = __builtin_bit_cast(u32, high);
-    if constexpr (!CUT) {
-        l += 0x7fff + (l >> 16 & 1);
-        h += 0x7fff + (h >> 16 & 1);
-    }
-    return upper_halves(l, h);
-}
-
-// The factor of one is hidden from the compiler, so that an instruction adds to an f16. So is each
-// sum from the next: of two the compiler would make a packed addition behind two conversions.
+// The factor of one is hidden from the compiler, so that an instruction adds to an f16.
 DEVICE void decode_by_mix(const decoder &d, u32 word, const exact_zero &zero, u32 (&w)[4])
 {
     u32 codes[4];
     decode_halves(d, word, codes);
     auto exact = [&](u32 n) {
-        float sum = mix(codes[n % 4], n / 4, opaque_scalar(1.0f), n % 2 ? zero.high : zero.low);
-        computed(sum);
-        return sum;
+        return mix(codes[n % 4], n / 4, opaque_scalar(1.0f), n % 2 ? zero.high : zero.low);
     };
     UNROLL for (u32 p = 0; p < 4; p++)
-        w[p] = bf16_pair<true>(f32x2{exact(nibble_of_pair(p, 0)), exact(nibble_of_pair(p, 1))});
+        w[p] = cut(exact(nibble_of_pair(p, 0)), exact(nibble_of_pair(p, 1)));
 }
 
 // q - z of a word, in the pairs of decode_word.
@@ -163,8 +143,10 @@ DEVICE void decode_exactly(const decoder &d, u32 word, const exact_zero &zero, u
             return ZERO == ZERO_NONE && BY_SIXTEENTHS ? code_pair(codes, i)
                                                       : code_pair(codes, i) + zero.wide;
         };
-        UNROLL for (u32 p = 0; p < 4; p++)
-            w[p] = bf16_pair<true>(pair_of_codes(p, exact));
+        UNROLL for (u32 p = 0; p < 4; p++) {
+            const f32x2 pair = pair_of_codes(p, exact);
+            w[p] = cut(pair.x, pair.y);
+        }
     }
 }
 
@@ -188,7 +170,7 @@ DEVICE weight_scale make_weight_scale(u32 scale_bits, u32 zero_bits)
         s.packed = scale_bits << 16 | (scale_bits & 0xffff);
         s.packed_off = (zero_bits << 16 | (zero_bits & 0xffff)) ^ 0x80008000;
         s.off = ZERO == ZERO_SCALED ? -zero_value(zero_bits) : 0.0f;
-    } else if constexpr (CUT_BY_MIX) {
+    } else if constexpr (CUT) {
         s.cut = make_cut_scale(s.scale, zero, ZERO == ZERO_SCALED ? -zero_value(zero_bits) : 0);
     } else {
         s.off = (CODE_MIDDLE - zero) / CODE_UNIT * s.scale; // exact, but for scales in f32
@@ -200,6 +182,7 @@ DEVICE weight_scale make_weight_scale(u32 scale_bits, u32 zero_bits)
     return s;
 }
 
+static_assert(HAS_CVT_PK_BF16 || !SCALED || CUT || A_TYPE == F16, "one instruction rounds two");
 DEVICE void dequantise_word(const decoder &d, u32 word, const weight_scale &s, u32 (&w)[4])
 {
     if constexpr (A_TYPE == F16) {
@@ -219,7 +202,7 @@ DEVICE void dequantise_word(const decoder &d, u32 word, const weight_scale &s, u
                 w[p] = halves((f16)__builtin_fmaf((float)q.x, s.scale, s.off),
                               (f16)__builtin_fmaf((float)q.y, s.scale, s.off));
         }
-    } else if constexpr (CUT_BY_MIX) {
+    } else if constexpr (CUT) {
         decode_and_cut(d, word, s.cut, w);
     } else {
         const code_bytes codes = bytes_of(word);
@@ -228,6 +211,7 @@ DEVICE void dequantise_word(const decoder &d, u32 word, const weight_scale &s, u
             return __builtin_elementwise_fma(code_pair(codes, i), scale, off);
         };
         UNROLL for (u32 p = 0; p < 4; p++)
-            w[p] = bf16_pair<false>(pair_of_codes(p, weights));
+            w[p] = __builtin_bit_cast(
+                u32, __builtin_convertvector(pair_of_codes(p, weights), bf16x2));
     }
 }

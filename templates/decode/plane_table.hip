@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-// The decoder of mma_tile's weights by table: the sixteen 16-bit values are in registers, in one
+// The decoder of mma_tile's weights by table: the sixteen values are in registers, as f16, in one
 // table of their upper bytes and one of their lower bytes. v_perm_b32 looks four codes up in eight
 // bytes; each code's fourth bit chooses between the results of two such look-ups. Where all lower
-// bytes are zero, as for FP4 and E2M1 in f16, half the instructions do.
+// bytes are zero, as for FP4 and E2M1, half the instructions do.
 
 struct byte_plane {
     u32 codes[4]; // of codes 0 to 3, 4 to 7 and so on
@@ -10,9 +10,7 @@ struct byte_plane {
 
 constexpr u32 code_bits(u32 code)
 {
-    const u32 bits = __builtin_bit_cast(u32, CODE[code]);
-    return A_TYPE == F16 ? __builtin_bit_cast(u16, (f16)CODE[code])
-                         : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    return __builtin_bit_cast(u16, (f16)CODE[code]);
 }
 
 constexpr byte_plane make_plane(u32 shift)

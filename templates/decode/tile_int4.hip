@@ -15,13 +15,13 @@ DEVICE chunk_scale load_scale(const row_scales &row, u32 k)
 {
     return {load_scale(row, 0, k), ZERO == ZERO_NONE ? 0 : load_zero(row, 0, k)};
 }
-DEVICE decoder make_tile_decoder() { return CUT_BY_MIX ? make_mix_decoder() : make_decoder(); }
+DEVICE decoder make_tile_decoder() { return A_TYPE == BF16 ? make_mix_decoder() : make_decoder(); }
 DEVICE void begin_scale(const row_scales &, chunk_scale &, u32) {}
 DEVICE float scale_value(const row_scales &, const chunk_scale &chunk)
 {
     return scale_value(chunk.scale);
 }
-constexpr float CODE_UNIT = 1.0f, RESTORED = 1.0f;
+constexpr float CODE_UNIT = 1.0f;
 
 // The zero point of codes, and what is taken off scaled weights, in f32.
 DEVICE float zero_of_codes(const chunk_scale &chunk)
@@ -37,8 +37,7 @@ DEVICE u32 both_halves(u32 half) { return half | half << 16; }
 DEVICE u32 f16_bits(float value) { return __builtin_bit_cast(u16, (f16)value); }
 
 // A chunk's scale as the decoder wants it. f16: zero: pairs of -(1024 + z) and of -(64 + z); scale,
-// and rest, which is added at the end: pairs. bf16 by mixed types (CUT_BY_MIX): as decode/int4_mix
-// has them, in f32. bf16 otherwise: scale; and rest, which is added at the end, in f32.
+// and rest, which is added at the end: pairs. bf16: as decode/int4_mix has them, in f32.
 struct multiplier {
     u32 zero[2], scale, rest;
 };
@@ -53,14 +52,10 @@ DEVICE multiplier make_multiplier(const row_scales &, const chunk_scale &chunk, 
         return {{BYTE_PAIRS ? low | high << 16 : both_halves(low), both_halves(high)},
                 both_halves(f16_bits(scale)),
                 both_halves(f16_bits(-rest))};
-    } else if constexpr (CUT_BY_MIX) {
+    } else {
         const cut_scale by = make_cut_scale(scale, zero, -rest);
         return {{__builtin_bit_cast(u32, by.low), __builtin_bit_cast(u32, by.high)},
                 __builtin_bit_cast(u32, by.scale), 0};
-    } else {
-        return {{0, 0},
-                __builtin_bit_cast(u32, scale),
-                __builtin_bit_cast(u32, -zero * scale - rest)};
     }
 }
 
@@ -80,17 +75,10 @@ DEVICE void decode_scaled(const decoder &d, u32 word, const multiplier &by, u32 
                                      : code * scale;
             pairs[p] = __builtin_bit_cast(u32, weight);
         }
-    } else if constexpr (CUT_BY_MIX) {
+    } else {
         decode_and_cut(d, word,
                        {__builtin_bit_cast(float, by.scale), __builtin_bit_cast(float, by.zero[0]),
                         __builtin_bit_cast(float, by.zero[1])},
                        pairs);
-    } else {
-        const float scale = __builtin_bit_cast(float, by.scale);
-        const float rest = __builtin_bit_cast(float, by.rest);
-        f32x2 codes[4];
-        decode_word(d, word, codes);
-        UNROLL for (u32 p = 0; p < 4; p++)
-            pairs[p] = pack_bf16(__builtin_elementwise_fma(codes[p], (f32x2)scale, (f32x2)rest));
     }
 }

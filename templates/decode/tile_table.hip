@@ -8,7 +8,7 @@ DEVICE row_scales scales_of_tile_row(u32 first, u32 own, SCALE_OPERANDS)
 
 DEVICE decoder make_tile_decoder() { return make_decoder(); }
 
-// A chunk's scale as the decoder wants it: in both halves of a dword, in one, or in f32.
+// A chunk's scale as the decoder wants it: f16, in both halves of a dword; for bf16 in f32.
 struct multiplier {
     u32 scale;
 };
@@ -19,39 +19,23 @@ DEVICE multiplier make_multiplier(const row_scales &row, const chunk_scale &chun
 
     if constexpr (A_TYPE == F16)
         return {__builtin_bit_cast(u32, (f16x2)((f16)scale))};
-    else if constexpr (SCALED_BY_DOTS)
-        return {(u32)__builtin_bit_cast(u16, (bf16)scale)};
     else
-        return {__builtin_bit_cast(u32, scale)};
+        return {__builtin_bit_cast(u32, scale * BEFORE_CUT)};
 }
 
-// Two weights times their scale, rounded to nearest: f16 in one instruction; bf16 by dot products
-// with (scale, 0) and (0, scale) that have a bf16 result, where there are such, and rounded toward
-// zero; else in f32.
-constexpr float RESTORED = CUT_BY_DOTS ? restored(CODE) : 1.0f;
-DEVICE u32 scale_pair(u32 pair, u32 scale)
-{
-    if constexpr (A_TYPE == F16) {
-        return __builtin_bit_cast(u32, __builtin_bit_cast(f16x2, pair) *
-                                           __builtin_bit_cast(f16x2, scale));
-    } else if constexpr (SCALED_BY_DOTS) {
-        u32 both;
-        asm("v_dot2_bf16_bf16 %0, %1, %2, 0" : "=v"(both) : "v"(pair), "v"(scale));
-        asm("v_dot2_bf16_bf16 %0, %1, %2, 0 op_sel:[0,0,0,1]"
-            : "+v"(both) : "v"(pair), "v"(scale << 16));
-        return both;
-    } else {
-        const float s = __builtin_bit_cast(float, scale);
-        const f32x2 value = {__builtin_bit_cast(float, pair << 16),
-                             __builtin_bit_cast(float, pair & 0xffff0000)};
-        return pack_bf16(value * s);
-    }
-}
-
-// Eight weights in the order of k.
+// Eight weights in the order of k: those of f16 rounded, by one instruction for two.
 DEVICE void decode_scaled(const decoder &d, u32 word, const multiplier &by, u32 (&pairs)[4])
 {
+    const u32 scale = by.scale;
+
     decode_word(d, word, pairs);
-    UNROLL for (u32 p = 0; p < 4; p++)
-        pairs[p] = scale_pair(pairs[p], by.scale);
+    UNROLL for (u32 p = 0; p < 4; p++) {
+        const u32 pair = pairs[p];
+        if constexpr (A_TYPE == F16)
+            pairs[p] = __builtin_bit_cast(u32, __builtin_bit_cast(f16x2, pair) *
+                                                   __builtin_bit_cast(f16x2, scale));
+        else
+            pairs[p] = cut(mix(pair, 0, __builtin_bit_cast(float, scale), 0),
+                           mix(pair, 1, __builtin_bit_cast(float, scale), 0));
+    }
 }

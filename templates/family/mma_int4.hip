@@ -228,7 +228,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
 #if MOE
     ENTER_EXPERT((u64)N * (K / 2), group * ROWS_PER_GROUP, ROWS_PER_GROUP)
 #endif
-    const decoder decoding = BY_MIX || (SCALED && CUT_BY_MIX) ? make_mix_decoder() : make_decoder();
+    const decoder decoding = BY_MIX || CUT ? make_mix_decoder() : make_decoder();
 
     // Steps begin at the phase, and go on at the row's beginning when they reach its end.
     const u32 phase = PHASES ? first_step(group, STEPS) : 0;

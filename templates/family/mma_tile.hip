@@ -311,7 +311,6 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 
     // What each row's results are multiplied by (tile_scale); in LDS, in place of the first stage.
     constexpr bool UNITS_DIFFER = A_TYPE == F16;
-    constexpr float RESULT_UNIT = CODE_UNIT * RESTORED;
     LDS float *const units = (LDS float *)stages;
     if constexpr (UNITS_DIFFER) {
         barrier();
@@ -319,7 +318,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             units[item / PARTS] = unit.results;
         barrier();
     }
-    auto unit_of = [&](u32 column) INLINE { return UNITS_DIFFER ? units[column] : RESULT_UNIT; };
+    auto unit_of = [&](u32 column) INLINE { return UNITS_DIFFER ? units[column] : CODE_UNIT; };
     auto bias_of = [&](u32 column) INLINE {
 #if BIAS
         return (float)bias[W_ROW(WHOLE_GROUPS ? n0 + column : minimum(n0 + column, N - 1))];
@@ -336,7 +335,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 #endif
     auto result = [&](float value, float its_unit, float its_bias, float weight) INLINE
         -> finished {
-        const float scaled = UNITS_DIFFER || RESULT_UNIT != 1.0f ? value * its_unit : value;
+        const float scaled = UNITS_DIFFER || CODE_UNIT != 1.0f ? value * its_unit : value;
         const float whole = BIAS ? scaled + its_bias : scaled;
         return FINISHED(MOE && !GLU ? whole * weight : whole);
     };

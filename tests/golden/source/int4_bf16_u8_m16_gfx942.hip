@@ -34,7 +34,7 @@ constexpr unsigned BLOCK = 128;         // weights along K that share a scale
 #define PAIRING OF_W                    // what is reordered where pairs differ
 #define STAGED false                    // whether W goes through LDS
 #define SCALED false                    // whether weights are multiplied, not codes
-#define CUT_BY_MIX false                // whether scaled bf16 is cut off
+#define CUT false                       // whether they are bf16 that is cut off
 #define EXACT false                     // whether codes are decoded as q - z
 #define PLAIN_SUM true                  // whether A is summed
 #define SHARED_SUMS false               // whether once for the workgroup
@@ -529,6 +529,40 @@ template <class T> DEVICE T rounded(float value, bool truncated)
     return (T)value;
 }
 
+// ---- prelude/mix ----
+// Weights of bf16 from values in f16, by an instruction for mixed types: it multiplies a half of a
+// dword with an f32 and adds another, rounded once, in f32; the upper half is what bf16 has of
+// that.
+
+// Half `half` of a pair of f16, times `factor`, plus `to`.
+DEVICE float mix(u32 pair, u32 half, float factor, float to)
+{
+    const f16x2 both = __builtin_bit_cast(f16x2, pair);
+    const f16 one_half = half ? both.y : both.x;
+    float sum = __builtin_fmaf((float)one_half, factor, to);
+
+    if (HAS_MFMA) // or the compiler makes a packed instruction of two, behind conversions
+        computed(sum);
+    return sum;
+}
+
+// The upper halves of two dwords: of two f32, what bf16 has of them.
+DEVICE u32 upper_halves(u32 low, u32 high)
+{
+    return __builtin_amdgcn_perm(high, low, 0x07060302);
+}
+DEVICE u32 cut(float low, float high)
+{
+    return upper_halves(__builtin_bit_cast(u32, low), __builtin_bit_cast(u32, high));
+}
+
+// Scaled weights are made in f32 and cut off, a pair by one instruction, where rounding would take
+// two more. So that they are as near as rounded ones, they are made a little too large: by 3/8 of
+// what the last place of a bf16 is worth if its mantissa is 1, and by 3/4 if it is almost 2. That
+// is less than one, so that products which bf16 holds stay exact; and on average as much is added
+// as is cut off (docs/kernels/mma_int4.md has the errors).
+constexpr float BEFORE_CUT = 1 + 0x3p-10f;
+
 // ---- decode/int4 ----
 // The decoder of int4, in registers: the codes of a word become values of the type that they are
 // multiplied in, by exact integer operations alone. A code q stands for CODE_BIAS + q, because its
@@ -787,36 +821,13 @@ DEVICE float zero_value(u32 bits)
 }
 
 // ---- decode/int4_mix ----
-// Codes of int4 through f16: a mask puts two codes into halves of a dword, and an instruction for
-// mixed types multiplies one of them with an f32 and adds another. And scaled bf16 weights by that.
+// Scaled weights of bf16 from int4 codes, which masks make f16 of, two at once.
 
 // For decode_halves.
 DEVICE decoder make_mix_decoder() { return {opaque(0x64006400), opaque(0x54005400)}; }
 
-// Half `half` of a pair of f16, times `factor`, plus `to`, in f32, rounded once.
-DEVICE float mix(u32 pair, u32 half, float factor, float to)
-{
-    const f16x2 both = __builtin_bit_cast(f16x2, pair);
-    const f16 one_half = half ? both.y : both.x;
-
-    return __builtin_fmaf((float)one_half, factor, to);
-}
-
 // Which nibble of a word is half `half` of its pair p.
 constexpr u32 nibble_of_pair(u32 p, u32 half) { return BYTE_PAIRS ? p * 2 + half : p + half * 4; }
-
-// The upper halves of two dwords: of two f32, what bf16 has of them.
-DEVICE u32 upper_halves(u32 low, u32 high)
-{
-    return __builtin_amdgcn_perm(high, low, 0x07060302);
-}
-
-// Weights are made in f32 and cut off, a pair by one instruction, where rounding would take two
-// more. So that they are as near as rounded ones, they are made a little too large: by 3/8 of what
-// the last place of a bf16 is worth if its mantissa is 1, and by 3/4 if it is almost 2. That is
-// less than one, so that products which bf16 holds stay exact; and on average as much is added as
-// is cut off (docs/kernels/mma_int4.md has the errors).
-constexpr float BEFORE_CUT = 1 + 0x3p-10f;
 
 struct cut_scale {
     float scale, low, high; // of a group; and what is added for codes of 1024 + q and of 64 + q
@@ -840,19 +851,18 @@ DEVICE void decode_and_cut(const decoder &d, u32 word, const cut_scale &by, u32 
     u32 codes[4];
     decode_halves(d, word, codes);
     auto weight = [&](u32 n) {
-        return __builtin_bit_cast(
-            u32, mix(codes[n % 4], n / 4, by.scale, n % 2 ? by.high : by.low));
+        return mix(codes[n % 4], n / 4, by.scale, n % 2 ? by.high : by.low);
     };
     UNROLL for (u32 p = 0; p < 4; p++)
-        pairs[p] = upper_halves(weight(nibble_of_pair(p, 0)), weight(nibble_of_pair(p, 1)));
+        pairs[p] = cut(weight(nibble_of_pair(p, 0)), weight(nibble_of_pair(p, 1)));
 }
 
 // ---- decode/int4_exact ----
 // Decodes int4 codes to q - z, from which CODE_BIAS and the zero point have been taken off, or to
 // weights. q - z is exact in f16, by one packed addition for two codes, and in bf16, where it is
 // made in f32 and cut off. A weight, (q - z) * s or (q - 8) * s - zs, is made in f32 and rounded
-// once; where q - z and the scale are f16, by one packed operation; CUT_BY_MIX, by
-// decode/int4_mix.
+// once by an instruction of its own; where q - z and the scale are f16, by one packed operation;
+// CUT, as in decode/int4_mix.
 
 // How codes become f32 on processors with SDWA, for bf16. BY_SIXTEENTHS: an instruction converts a
 // signed nibble, in any byte, to sixteenths. It makes (q - 8) / 16 of codes whose upper bit is
@@ -862,7 +872,7 @@ DEVICE void decode_and_cut(const decoder &d, u32 word, const cut_scale &by, u32 
 // BY_MIX, where the processor cannot convert 8-bit floats: codes become f16 by masks, and an
 // instruction converts an f16 to f32 and subtracts the zero point.
 constexpr float FP8_UNIT = HAS_FP8_FNUZ ? 1024 : 512; // the smallest 8-bit float is 1 / FP8_UNIT
-constexpr bool F32_CODES = A_TYPE == BF16 && HAS_SDWA && EXACT;
+constexpr bool F32_CODES = A_TYPE == BF16 && HAS_SDWA && EXACT && !CUT;
 constexpr bool BY_FP8 = F32_CODES && HAS_FP8_CVT && (SCALED || ZERO == ZERO_U8);
 constexpr bool BY_MIX = F32_CODES && !BY_FP8 && !SCALED && ZERO == ZERO_U8;
 constexpr bool BY_SIXTEENTHS = F32_CODES && !BY_FP8 && !BY_MIX;
@@ -966,36 +976,16 @@ template <class MADE> DEVICE f32x2 pair_of_codes(u32 p, MADE made)
     return made(p);
 }
 
-// Two f32 as a pair of bf16: cut off, or rounded to nearest, ties to even. A NaN must be
-// 0x7fc00000, which rounding does not change.
-template <bool CUT> DEVICE u32 bf16_pair(f32x2 value)
-{
-    const float low = value.x, high = value.y;
-#if HAS_CVT_PK_BF16
-    if constexpr (!CUT) // one instruction
-        return __builtin_bit_cast(u32, __builtin_convertvector(value, bf16x2));
-#endif
-    u32 l = __builtin_bit_cast(u32, low), h = __builtin_bit_cast(u32, high);
-    if constexpr (!CUT) {
-        l += 0x7fff + (l >> 16 & 1);
-        h += 0x7fff + (h >> 16 & 1);
-    }
-    return upper_halves(l, h);
-}
-
-// The factor of one is hidden from the compiler, so that an instruction adds to an f16. So is each
-// sum from the next: of two the compiler would make a packed addition behind two conversions.
+// The factor of one is hidden from the compiler, so that an instruction adds to an f16.
 DEVICE void decode_by_mix(const decoder &d, u32 word, const exact_zero &zero, u32 (&w)[4])
 {
     u32 codes[4];
     decode_halves(d, word, codes);
     auto exact = [&](u32 n) {
-        float sum = mix(codes[n % 4], n / 4, opaque_scalar(1.0f), n % 2 ? zero.high : zero.low);
-        computed(sum);
-        return sum;
+        return mix(codes[n % 4], n / 4, opaque_scalar(1.0f), n % 2 ? zero.high : zero.low);
     };
     UNROLL for (u32 p = 0; p < 4; p++)
-        w[p] = bf16_pair<true>(f32x2{exact(nibble_of_pair(p, 0)), exact(nibble_of_pair(p, 1))});
+        w[p] = cut(exact(nibble_of_pair(p, 0)), exact(nibble_of_pair(p, 1)));
 }
 
 // q - z of a word, in the pairs of decode_word.
@@ -1012,8 +1002,10 @@ DEVICE void decode_exactly(const decoder &d, u32 word, const exact_zero &zero, u
             return ZERO == ZERO_NONE && BY_SIXTEENTHS ? code_pair(codes, i)
                                                       : code_pair(codes, i) + zero.wide;
         };
-        UNROLL for (u32 p = 0; p < 4; p++)
-            w[p] = bf16_pair<true>(pair_of_codes(p, exact));
+        UNROLL for (u32 p = 0; p < 4; p++) {
+            const f32x2 pair = pair_of_codes(p, exact);
+            w[p] = cut(pair.x, pair.y);
+        }
     }
 }
 
@@ -1037,7 +1029,7 @@ DEVICE weight_scale make_weight_scale(u32 scale_bits, u32 zero_bits)
         s.packed = scale_bits << 16 | (scale_bits & 0xffff);
         s.packed_off = (zero_bits << 16 | (zero_bits & 0xffff)) ^ 0x80008000;
         s.off = ZERO == ZERO_SCALED ? -zero_value(zero_bits) : 0.0f;
-    } else if constexpr (CUT_BY_MIX) {
+    } else if constexpr (CUT) {
         s.cut = make_cut_scale(s.scale, zero, ZERO == ZERO_SCALED ? -zero_value(zero_bits) : 0);
     } else {
         s.off = (CODE_MIDDLE - zero) / CODE_UNIT * s.scale; // exact, but for scales in f32
@@ -1049,6 +1041,7 @@ DEVICE weight_scale make_weight_scale(u32 scale_bits, u32 zero_bits)
     return s;
 }
 
+static_assert(HAS_CVT_PK_BF16 || !SCALED || CUT || A_TYPE == F16, "one instruction rounds two");
 DEVICE void dequantise_word(const decoder &d, u32 word, const weight_scale &s, u32 (&w)[4])
 {
     if constexpr (A_TYPE == F16) {
@@ -1068,7 +1061,7 @@ DEVICE void dequantise_word(const decoder &d, u32 word, const weight_scale &s, u
                 w[p] = halves((f16)__builtin_fmaf((float)q.x, s.scale, s.off),
                               (f16)__builtin_fmaf((float)q.y, s.scale, s.off));
         }
-    } else if constexpr (CUT_BY_MIX) {
+    } else if constexpr (CUT) {
         decode_and_cut(d, word, s.cut, w);
     } else {
         const code_bytes codes = bytes_of(word);
@@ -1077,7 +1070,8 @@ DEVICE void dequantise_word(const decoder &d, u32 word, const weight_scale &s, u
             return __builtin_elementwise_fma(code_pair(codes, i), scale, off);
         };
         UNROLL for (u32 p = 0; p < 4; p++)
-            w[p] = bf16_pair<false>(pair_of_codes(p, weights));
+            w[p] = __builtin_bit_cast(
+                u32, __builtin_convertvector(pair_of_codes(p, weights), bf16x2));
     }
 }
 
@@ -1311,7 +1305,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
 #if MOE
     ENTER_EXPERT((u64)N * (K / 2), group * ROWS_PER_GROUP, ROWS_PER_GROUP)
 #endif
-    const decoder decoding = BY_MIX || (SCALED && CUT_BY_MIX) ? make_mix_decoder() : make_decoder();
+    const decoder decoding = BY_MIX || CUT ? make_mix_decoder() : make_decoder();
 
     // Steps begin at the phase, and go on at the row's beginning when they reach its end.
     const u32 phase = PHASES ? first_step(group, STEPS) : 0;

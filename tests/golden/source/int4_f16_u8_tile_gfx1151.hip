@@ -29,9 +29,8 @@ constexpr unsigned BLOCK = 32;          // weights along K that share a scale
 #define A_TYPE F16                      // elements of A
 #define C_TYPE F16                      // elements of C and of a bias
 #define TRUNCATE false                  // whether f32 becomes bf16 by cutting
-#define PRODUCTS DOT2                   // whether codes become f32
+#define PRODUCTS DOT2                   // what codes are made for
 #define PAIRING OF_W                    // what is reordered where pairs differ
-#define CUT_BY_MIX false                // whether scaled bf16 is cut off
 #define BIAS 0                          // whether a bias is added
 constexpr unsigned M_TILE = 128;        // rows of A computed at once
 
@@ -295,18 +294,39 @@ template <class T> DEVICE T rounded(float value, bool truncated)
     return (T)value;
 }
 
-// ---- prelude/bf16 ----
-// Two f32 as bf16, rounded to nearest; ties away from zero where there is no instruction for it.
-DEVICE u32 pack_bf16(f32x2 value)
+// ---- prelude/mix ----
+// Weights of bf16 from values in f16, by an instruction for mixed types: it multiplies a half of a
+// dword with an f32 and adds another, rounded once, in f32; the upper half is what bf16 has of
+// that.
+
+// Half `half` of a pair of f16, times `factor`, plus `to`.
+DEVICE float mix(u32 pair, u32 half, float factor, float to)
 {
-#if HAS_CVT_PK_BF16
-    return __builtin_bit_cast(u32, __builtin_convertvector(value, bf16x2));
-#else
-    const float x = value.x, y = value.y;
-    return __builtin_amdgcn_perm(__builtin_bit_cast(u32, y) + 0x8000,
-                                 __builtin_bit_cast(u32, x) + 0x8000, 0x07060302);
-#endif
+    const f16x2 both = __builtin_bit_cast(f16x2, pair);
+    const f16 one_half = half ? both.y : both.x;
+    float sum = __builtin_fmaf((float)one_half, factor, to);
+
+    if (HAS_MFMA) // or the compiler makes a packed instruction of two, behind conversions
+        computed(sum);
+    return sum;
 }
+
+// The upper halves of two dwords: of two f32, what bf16 has of them.
+DEVICE u32 upper_halves(u32 low, u32 high)
+{
+    return __builtin_amdgcn_perm(high, low, 0x07060302);
+}
+DEVICE u32 cut(float low, float high)
+{
+    return upper_halves(__builtin_bit_cast(u32, low), __builtin_bit_cast(u32, high));
+}
+
+// Scaled weights are made in f32 and cut off, a pair by one instruction, where rounding would take
+// two more. So that they are as near as rounded ones, they are made a little too large: by 3/8 of
+// what the last place of a bf16 is worth if its mantissa is 1, and by 3/4 if it is almost 2. That
+// is less than one, so that products which bf16 holds stay exact; and on average as much is added
+// as is cut off (docs/kernels/mma_int4.md has the errors).
+constexpr float BEFORE_CUT = 1 + 0x3p-10f;
 
 // ---- decode/int4 ----
 // The decoder of int4, in registers: the codes of a word become values of the type that they are
@@ -456,36 +476,13 @@ DEVICE void decode_two_words(const decoder &d, const u32 (&words)[2], f32x2 (&fi
 }
 
 // ---- decode/int4_mix ----
-// Codes of int4 through f16: a mask puts two codes into halves of a dword, and an instruction for
-// mixed types multiplies one of them with an f32 and adds another. And scaled bf16 weights by that.
+// Scaled weights of bf16 from int4 codes, which masks make f16 of, two at once.
 
 // For decode_halves.
 DEVICE decoder make_mix_decoder() { return {opaque(0x64006400), opaque(0x54005400)}; }
 
-// Half `half` of a pair of f16, times `factor`, plus `to`, in f32, rounded once.
-DEVICE float mix(u32 pair, u32 half, float factor, float to)
-{
-    const f16x2 both = __builtin_bit_cast(f16x2, pair);
-    const f16 one_half = half ? both.y : both.x;
-
-    return __builtin_fmaf((float)one_half, factor, to);
-}
-
 // Which nibble of a word is half `half` of its pair p.
 constexpr u32 nibble_of_pair(u32 p, u32 half) { return BYTE_PAIRS ? p * 2 + half : p + half * 4; }
-
-// The upper halves of two dwords: of two f32, what bf16 has of them.
-DEVICE u32 upper_halves(u32 low, u32 high)
-{
-    return __builtin_amdgcn_perm(high, low, 0x07060302);
-}
-
-// Weights are made in f32 and cut off, a pair by one instruction, where rounding would take two
-// more. So that they are as near as rounded ones, they are made a little too large: by 3/8 of what
-// the last place of a bf16 is worth if its mantissa is 1, and by 3/4 if it is almost 2. That is
-// less than one, so that products which bf16 holds stay exact; and on average as much is added as
-// is cut off (docs/kernels/mma_int4.md has the errors).
-constexpr float BEFORE_CUT = 1 + 0x3p-10f;
 
 struct cut_scale {
     float scale, low, high; // of a group; and what is added for codes of 1024 + q and of 64 + q
@@ -509,11 +506,10 @@ DEVICE void decode_and_cut(const decoder &d, u32 word, const cut_scale &by, u32 
     u32 codes[4];
     decode_halves(d, word, codes);
     auto weight = [&](u32 n) {
-        return __builtin_bit_cast(
-            u32, mix(codes[n % 4], n / 4, by.scale, n % 2 ? by.high : by.low));
+        return mix(codes[n % 4], n / 4, by.scale, n % 2 ? by.high : by.low);
     };
     UNROLL for (u32 p = 0; p < 4; p++)
-        pairs[p] = upper_halves(weight(nibble_of_pair(p, 0)), weight(nibble_of_pair(p, 1)));
+        pairs[p] = cut(weight(nibble_of_pair(p, 0)), weight(nibble_of_pair(p, 1)));
 }
 
 // ---- decode/scale_group ----
@@ -643,13 +639,13 @@ DEVICE chunk_scale load_scale(const row_scales &row, u32 k)
 {
     return {load_scale(row, 0, k), ZERO == ZERO_NONE ? 0 : load_zero(row, 0, k)};
 }
-DEVICE decoder make_tile_decoder() { return CUT_BY_MIX ? make_mix_decoder() : make_decoder(); }
+DEVICE decoder make_tile_decoder() { return A_TYPE == BF16 ? make_mix_decoder() : make_decoder(); }
 DEVICE void begin_scale(const row_scales &, chunk_scale &, u32) {}
 DEVICE float scale_value(const row_scales &, const chunk_scale &chunk)
 {
     return scale_value(chunk.scale);
 }
-constexpr float CODE_UNIT = 1.0f, RESTORED = 1.0f;
+constexpr float CODE_UNIT = 1.0f;
 
 // The zero point of codes, and what is taken off scaled weights, in f32.
 DEVICE float zero_of_codes(const chunk_scale &chunk)
@@ -665,8 +661,7 @@ DEVICE u32 both_halves(u32 half) { return half | half << 16; }
 DEVICE u32 f16_bits(float value) { return __builtin_bit_cast(u16, (f16)value); }
 
 // A chunk's scale as the decoder wants it. f16: zero: pairs of -(1024 + z) and of -(64 + z); scale,
-// and rest, which is added at the end: pairs. bf16 by mixed types (CUT_BY_MIX): as decode/int4_mix
-// has them, in f32. bf16 otherwise: scale; and rest, which is added at the end, in f32.
+// and rest, which is added at the end: pairs. bf16: as decode/int4_mix has them, in f32.
 struct multiplier {
     u32 zero[2], scale, rest;
 };
@@ -681,14 +676,10 @@ DEVICE multiplier make_multiplier(const row_scales &, const chunk_scale &chunk, 
         return {{BYTE_PAIRS ? low | high << 16 : both_halves(low), both_halves(high)},
                 both_halves(f16_bits(scale)),
                 both_halves(f16_bits(-rest))};
-    } else if constexpr (CUT_BY_MIX) {
+    } else {
         const cut_scale by = make_cut_scale(scale, zero, -rest);
         return {{__builtin_bit_cast(u32, by.low), __builtin_bit_cast(u32, by.high)},
                 __builtin_bit_cast(u32, by.scale), 0};
-    } else {
-        return {{0, 0},
-                __builtin_bit_cast(u32, scale),
-                __builtin_bit_cast(u32, -zero * scale - rest)};
     }
 }
 
@@ -708,18 +699,11 @@ DEVICE void decode_scaled(const decoder &d, u32 word, const multiplier &by, u32 
                                      : code * scale;
             pairs[p] = __builtin_bit_cast(u32, weight);
         }
-    } else if constexpr (CUT_BY_MIX) {
+    } else {
         decode_and_cut(d, word,
                        {__builtin_bit_cast(float, by.scale), __builtin_bit_cast(float, by.zero[0]),
                         __builtin_bit_cast(float, by.zero[1])},
                        pairs);
-    } else {
-        const float scale = __builtin_bit_cast(float, by.scale);
-        const float rest = __builtin_bit_cast(float, by.rest);
-        f32x2 codes[4];
-        decode_word(d, word, codes);
-        UNROLL for (u32 p = 0; p < 4; p++)
-            pairs[p] = pack_bf16(__builtin_elementwise_fma(codes[p], (f32x2)scale, (f32x2)rest));
     }
 }
 
@@ -1080,7 +1064,6 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 
     // What each row's results are multiplied by (tile_scale); in LDS, in place of the first stage.
     constexpr bool UNITS_DIFFER = A_TYPE == F16;
-    constexpr float RESULT_UNIT = CODE_UNIT * RESTORED;
     LDS float *const units = (LDS float *)stages;
     if constexpr (UNITS_DIFFER) {
         barrier();
@@ -1088,7 +1071,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             units[item / PARTS] = unit.results;
         barrier();
     }
-    auto unit_of = [&](u32 column) INLINE { return UNITS_DIFFER ? units[column] : RESULT_UNIT; };
+    auto unit_of = [&](u32 column) INLINE { return UNITS_DIFFER ? units[column] : CODE_UNIT; };
     auto bias_of = [&](u32 column) INLINE {
 #if BIAS
         return (float)bias[W_ROW(WHOLE_GROUPS ? n0 + column : minimum(n0 + column, N - 1))];
@@ -1105,7 +1088,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 #endif
     auto result = [&](float value, float its_unit, float its_bias, float weight) INLINE
         -> finished {
-        const float scaled = UNITS_DIFFER || RESULT_UNIT != 1.0f ? value * its_unit : value;
+        const float scaled = UNITS_DIFFER || CODE_UNIT != 1.0f ? value * its_unit : value;
         const float whole = BIAS ? scaled + its_bias : scaled;
         return FINISHED(MOE && !GLU ? whole * weight : whole);
     };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-// quern 0.1.0 for gfx942, M = 385 and more
+// quern 0.1.0 for gfx942, M = 193 and more
 // op=gemm wq=nf4 group=64 scale=f32 a=bf16 c=bf16 n=19456 k=2560 bias=0 layout=bnb round=rne
 
 #define HAS_MFMA true                   // matrix instructions with a pipe of their own
@@ -14,7 +14,7 @@
 #define HAS_DPP_INTERLOCK false         // DPP reads what the instruction before it wrote
 #define HAS_SPLIT_BARRIER false         // barriers of a signal and a wait, a counter for LDS alone
 
-#define SYMBOL quern_nf4_bf16_n19456_k2560_g64_m256 // name of the kernel
+#define SYMBOL quern_nf4_bf16_n19456_k2560_g64_m128 // name of the kernel
 #define KNOWN 1                         // whether the layer is, and what follows
 constexpr unsigned N = 19456;           // rows of W
 constexpr unsigned K = 2560;            // columns of W
@@ -26,17 +26,15 @@ constexpr unsigned BLOCK = 64;          // weights along K that share a scale
 #define WORD_BLOCKS false               // whether b is [K/32,N] blocks of 4
 #define A_TYPE BF16                     // elements of A
 #define TRUNCATE false                  // whether f32 becomes bf16 by cutting
-#define SCALED_BY_DOTS false            // whether bf16 is scaled by dot products,
-#define CUT_BY_DOTS false               // which leave bits away that products have
 #define BIAS 0                          // whether a bias is added
-constexpr unsigned M_TILE = 256;        // rows of A computed at once
+constexpr unsigned M_TILE = 128;        // rows of A computed at once
 
 constexpr unsigned WAVE = 64;           // lanes
-constexpr unsigned WAVES = 8;           // in a workgroup
-constexpr unsigned M_WAVES = 4;         // waves with the same rows of W, each with its own of A
+constexpr unsigned WAVES = 4;           // in a workgroup
+constexpr unsigned M_WAVES = 2;         // waves with the same rows of W, each with its own of A
 constexpr unsigned ROWS = 64;           // rows of W that a wave works on
 constexpr unsigned STEP = 32;           // along K, between two barriers
-#define AHEAD true                      // whether operands are loaded ahead of the barrier
+#define AHEAD false                     // whether operands are loaded ahead of the barrier
 constexpr unsigned WAVES_PER_SIMD = 2;  // that registers must leave room for
 constexpr unsigned DIES = 8;            // that workgroups are dealt out to in turn
 #define SLICES_FIRST true               // whether slices of A are workgroup id x
@@ -289,42 +287,39 @@ template <class T> DEVICE T rounded(float value, bool truncated)
     return (T)value;
 }
 
-// ---- prelude/bf16 ----
-// Two f32 as bf16, rounded to nearest; ties away from zero where there is no instruction for it.
-DEVICE u32 pack_bf16(f32x2 value)
+// ---- prelude/mix ----
+// Weights of bf16 from values in f16, by an instruction for mixed types: it multiplies a half of a
+// dword with an f32 and adds another, rounded once, in f32; the upper half is what bf16 has of
+// that.
+
+// Half `half` of a pair of f16, times `factor`, plus `to`.
+DEVICE float mix(u32 pair, u32 half, float factor, float to)
 {
-#if HAS_CVT_PK_BF16
-    return __builtin_bit_cast(u32, __builtin_convertvector(value, bf16x2));
-#else
-    const float x = value.x, y = value.y;
-    return __builtin_amdgcn_perm(__builtin_bit_cast(u32, y) + 0x8000,
-                                 __builtin_bit_cast(u32, x) + 0x8000, 0x07060302);
-#endif
+    const f16x2 both = __builtin_bit_cast(f16x2, pair);
+    const f16 one_half = half ? both.y : both.x;
+    float sum = __builtin_fmaf((float)one_half, factor, to);
+
+    if (HAS_MFMA) // or the compiler makes a packed instruction of two, behind conversions
+        computed(sum);
+    return sum;
 }
 
-// ---- prelude/cut ----
-// v_dot2_bf16_bf16 drops the lower bits of its result, so that weights made by it, a code times a
-// scale, are too small on average. Results are multiplied by a factor that makes up for that.
-
-// The factor with the least mean square of `weight - factor * cut`. All codes are taken to be
-// equally frequent, and a mantissa m of scales to occur in proportion to 1/m, as in numbers of all
-// sizes.
-template <u32 COUNT> constexpr float restored(const float (&codes)[COUNT])
+// The upper halves of two dwords: of two f32, what bf16 has of them.
+DEVICE u32 upper_halves(u32 low, u32 high)
 {
-    double products = 0, squares = 0;
-    for (u32 i = 0; i < COUNT; i++) {
-        const u32 bits = __builtin_bit_cast(u32, codes[i]);
-        const u32 rounded = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000; // to bf16
-        for (u32 mantissa = 128; mantissa < 256; mantissa++) {
-            const float weight = __builtin_bit_cast(float, rounded) * (float)mantissa;
-            const u32 upper = __builtin_bit_cast(u32, weight) & 0xffff0000;
-            const double cut = __builtin_bit_cast(float, upper);
-            products += weight * cut / mantissa;
-            squares += cut * cut / mantissa;
-        }
-    }
-    return (float)(products / squares);
+    return __builtin_amdgcn_perm(high, low, 0x07060302);
 }
+DEVICE u32 cut(float low, float high)
+{
+    return upper_halves(__builtin_bit_cast(u32, low), __builtin_bit_cast(u32, high));
+}
+
+// Scaled weights are made in f32 and cut off, a pair by one instruction, where rounding would take
+// two more. So that they are as near as rounded ones, they are made a little too large: by 3/8 of
+// what the last place of a bf16 is worth if its mantissa is 1, and by 3/4 if it is almost 2. That
+// is less than one, so that products which bf16 holds stay exact; and on average as much is added
+// as is cut off (docs/kernels/mma_int4.md has the errors).
+constexpr float BEFORE_CUT = 1 + 0x3p-10f;
 
 // ---- decode/nf4 ----
 // NF4 (QLoRA, arXiv:2305.14314, appendix E): the quantiles of a normal distribution.
@@ -375,10 +370,10 @@ DEVICE float scale_of_block(u64 first, u32 block, SCALE_OPERANDS)
 }
 
 // ---- decode/plane_table ----
-// The decoder of mma_tile's weights by table: the sixteen 16-bit values are in registers, in one
+// The decoder of mma_tile's weights by table: the sixteen values are in registers, as f16, in one
 // table of their upper bytes and one of their lower bytes. v_perm_b32 looks four codes up in eight
 // bytes; each code's fourth bit chooses between the results of two such look-ups. Where all lower
-// bytes are zero, as for FP4 and E2M1 in f16, half the instructions do.
+// bytes are zero, as for FP4 and E2M1, half the instructions do.
 
 struct byte_plane {
     u32 codes[4]; // of codes 0 to 3, 4 to 7 and so on
@@ -386,9 +381,7 @@ struct byte_plane {
 
 constexpr u32 code_bits(u32 code)
 {
-    const u32 bits = __builtin_bit_cast(u32, CODE[code]);
-    return A_TYPE == F16 ? __builtin_bit_cast(u16, (f16)CODE[code])
-                         : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    return __builtin_bit_cast(u16, (f16)CODE[code]);
 }
 
 constexpr byte_plane make_plane(u32 shift)
@@ -453,7 +446,7 @@ DEVICE row_scales scales_of_tile_row(u32 first, u32 own, SCALE_OPERANDS)
 
 DEVICE decoder make_tile_decoder() { return make_decoder(); }
 
-// A chunk's scale as the decoder wants it: in both halves of a dword, in one, or in f32.
+// A chunk's scale as the decoder wants it: f16, in both halves of a dword; for bf16 in f32.
 struct multiplier {
     u32 scale;
 };
@@ -464,41 +457,25 @@ DEVICE multiplier make_multiplier(const row_scales &row, const chunk_scale &chun
 
     if constexpr (A_TYPE == F16)
         return {__builtin_bit_cast(u32, (f16x2)((f16)scale))};
-    else if constexpr (SCALED_BY_DOTS)
-        return {(u32)__builtin_bit_cast(u16, (bf16)scale)};
     else
-        return {__builtin_bit_cast(u32, scale)};
+        return {__builtin_bit_cast(u32, scale * BEFORE_CUT)};
 }
 
-// Two weights times their scale, rounded to nearest: f16 in one instruction; bf16 by dot products
-// with (scale, 0) and (0, scale) that have a bf16 result, where there are such, and rounded toward
-// zero; else in f32.
-constexpr float RESTORED = CUT_BY_DOTS ? restored(CODE) : 1.0f;
-DEVICE u32 scale_pair(u32 pair, u32 scale)
-{
-    if constexpr (A_TYPE == F16) {
-        return __builtin_bit_cast(u32, __builtin_bit_cast(f16x2, pair) *
-                                           __builtin_bit_cast(f16x2, scale));
-    } else if constexpr (SCALED_BY_DOTS) {
-        u32 both;
-        asm("v_dot2_bf16_bf16 %0, %1, %2, 0" : "=v"(both) : "v"(pair), "v"(scale));
-        asm("v_dot2_bf16_bf16 %0, %1, %2, 0 op_sel:[0,0,0,1]"
-            : "+v"(both) : "v"(pair), "v"(scale << 16));
-        return both;
-    } else {
-        const float s = __builtin_bit_cast(float, scale);
-        const f32x2 value = {__builtin_bit_cast(float, pair << 16),
-                             __builtin_bit_cast(float, pair & 0xffff0000)};
-        return pack_bf16(value * s);
-    }
-}
-
-// Eight weights in the order of k.
+// Eight weights in the order of k: those of f16 rounded, by one instruction for two.
 DEVICE void decode_scaled(const decoder &d, u32 word, const multiplier &by, u32 (&pairs)[4])
 {
+    const u32 scale = by.scale;
+
     decode_word(d, word, pairs);
-    UNROLL for (u32 p = 0; p < 4; p++)
-        pairs[p] = scale_pair(pairs[p], by.scale);
+    UNROLL for (u32 p = 0; p < 4; p++) {
+        const u32 pair = pairs[p];
+        if constexpr (A_TYPE == F16)
+            pairs[p] = __builtin_bit_cast(u32, __builtin_bit_cast(f16x2, pair) *
+                                                   __builtin_bit_cast(f16x2, scale));
+        else
+            pairs[p] = cut(mix(pair, 0, __builtin_bit_cast(float, scale), 0),
+                           mix(pair, 1, __builtin_bit_cast(float, scale), 0));
+    }
 }
 
 // ---- decode/tile_scale ----
@@ -858,7 +835,6 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 
     // What each row's results are multiplied by (tile_scale); in LDS, in place of the first stage.
     constexpr bool UNITS_DIFFER = A_TYPE == F16;
-    constexpr float RESULT_UNIT = CODE_UNIT * RESTORED;
     LDS float *const units = (LDS float *)stages;
     if constexpr (UNITS_DIFFER) {
         barrier();
@@ -866,7 +842,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             units[item / PARTS] = unit.results;
         barrier();
     }
-    auto unit_of = [&](u32 column) INLINE { return UNITS_DIFFER ? units[column] : RESULT_UNIT; };
+    auto unit_of = [&](u32 column) INLINE { return UNITS_DIFFER ? units[column] : CODE_UNIT; };
     auto bias_of = [&](u32 column) INLINE {
 #if BIAS
         return (float)bias[W_ROW(WHOLE_GROUPS ? n0 + column : minimum(n0 + column, N - 1))];
@@ -883,7 +859,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 #endif
     auto result = [&](float value, float its_unit, float its_bias, float weight) INLINE
         -> finished {
-        const float scaled = UNITS_DIFFER || RESULT_UNIT != 1.0f ? value * its_unit : value;
+        const float scaled = UNITS_DIFFER || CODE_UNIT != 1.0f ? value * its_unit : value;
         const float whole = BIAS ? scaled + its_bias : scaled;
         return FINISHED(MOE && !GLU ? whole * weight : whole);
     };
