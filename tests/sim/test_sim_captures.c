@@ -230,6 +230,70 @@ static void quotients(void **state)
     corpus_free(&c);
 }
 
+/* The last step but one, with VCC clear and set: what 4096 triples of special values give, and what
+ * as many of random bits do, a quarter of which cancel and a quarter of which are tiny. */
+static void random_triple(uint32_t *state, bool wide, uint32_t lane, uint64_t v[3])
+{
+    const unsigned fraction = wide ? 52 : 23, bias = wide ? 1023 : 127;
+
+    for (int i = 0; i < 3; i++) {
+        v[i] = 0;
+        for (int half = 0; half <= wide; half++) {
+            *state ^= *state << 13;
+            *state ^= *state >> 17;
+            *state ^= *state << 5;
+            v[i] |= (uint64_t)*state << 32 * half;
+        }
+    }
+    if (lane % 4 == 0) {
+        v[1] = (uint64_t)bias << fraction | 1;
+        v[2] = v[0] ^ 1ull << (wide ? 63 : 31);
+    } else if (lane % 4 == 1) {
+        v[0] &= (1ull << fraction) - 1;
+        v[1] = ((uint64_t)(bias + 1) << fraction) - 1;
+        v[2] = 1;
+    }
+}
+
+static void unscaled(void **state)
+{
+    static const char *const operands[2][GOC_FMAS_MODES] = {
+        {"v20, v10, v12, v14", "v20, v10, v12, v14 clamp", "v20, -|v10|, |v12|, -v14",
+         "v20, -v10, -v12, -v14"},
+        {"v[20:21], v[10:11], v[12:13], v[14:15]", "v[20:21], v[10:11], v[12:13], v[14:15] clamp",
+         "v[20:21], -|v[10:11]|, |v[12:13]|, -v[14:15]",
+         "v[20:21], -v[10:11], -v[12:13], -v[14:15]"}};
+    struct corpus c = corpus_of(4096);
+    char texts[2 * GOC_FMAS_MODES][TEXT];
+    struct t_gpu g;
+
+    (void)state;
+    for (uint32_t run = 0; run < 4 && t_gpu_has("gfx1201"); run++) {
+        const bool wide = run & 1, random = run & 2;
+        uint32_t next = 0x9174ab23;
+        for (uint32_t l = 0; l < c.lanes; l++) {
+            uint64_t v[3];
+            for (uint32_t k = 0; k < 3; k++)
+                v[k] = goc_fmas_values[wide][l >> (8 - 4 * k) & 15];
+            if (random)
+                random_triple(&next, wide, l, v);
+            for (uint32_t k = 0; k < 3; k++)
+                corpus_set(&c, l, k, v[k]);
+        }
+        for (uint32_t m = 0; m < 2 * GOC_FMAS_MODES; m++)
+            snprintf(texts[m], sizeof texts[m], "s_mov_b32 vcc_lo, %d\\n v_div_fmas_f%d %s",
+                     m < GOC_FMAS_MODES ? 0 : -1, wide ? 64 : 32,
+                     operands[wide][m % GOC_FMAS_MODES]);
+        opened(&g);
+        corpus_run(&g, &c, texts, 2 * GOC_FMAS_MODES);
+        for (uint32_t m = 0; m < 2 * GOC_FMAS_MODES; m++)
+            expect(digest(&c, m, 1, wide ? 8 : 4, DIGEST_OF_NOTHING), goc_fmas[random][wide][m],
+                   texts[m]);
+        t_gpu_close(&g);
+    }
+    corpus_free(&c);
+}
+
 /* The first step: `neg` has a bit for each operand. The first is the one of the others that is
  * to be scaled, with such a sign that it is the same after all signs. With `mask`, the result is
  * VCC. */
@@ -413,10 +477,10 @@ static void swizzles(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bytes),     cmocka_unit_test(halves),
-                                       cmocka_unit_test(fused),     cmocka_unit_test(f64_modifiers),
-                                       cmocka_unit_test(carries),   cmocka_unit_test(swizzles),
-                                       cmocka_unit_test(pairs),     cmocka_unit_test(norms),
-                                       cmocka_unit_test(quotients), cmocka_unit_test(scales)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes),         cmocka_unit_test(halves),  cmocka_unit_test(fused),
+        cmocka_unit_test(f64_modifiers), cmocka_unit_test(carries), cmocka_unit_test(swizzles),
+        cmocka_unit_test(pairs),         cmocka_unit_test(norms),   cmocka_unit_test(quotients),
+        cmocka_unit_test(unscaled),      cmocka_unit_test(scales)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -304,12 +304,32 @@ NUMBER float cos_turns(float a)
     return (float)cos(6.283185307179586 * ((double)a - floor(a)));
 }
 
+/* What a fused product is where it is not a number, as a gfx1201 gives it: the default NaN for zero
+ * times infinity, and where no operand is a NaN; else the first NaN of the operands, quiet. */
+NUMBER float nan_of_fma_f32(float a, float b, float c)
+{
+    const int invalid = (a == 0 && isinf(b)) || (isinf(a) && b == 0);
+    const float first = a != a ? a : b != b ? b : c;
+
+    return f32_of(invalid || first == first ? 0xffc00000u : bits_of_f32(first) | 0x400000);
+}
+NUMBER double nan_of_fma_f64(double a, double b, double c)
+{
+    const int invalid = (a == 0 && isinf(b)) || (isinf(a) && b == 0);
+    const double first = a != a ? a : b != b ? b : c;
+
+    return f64_of(invalid || first == first ? 0xfff8000000000000u
+                                            : bits_of_f64(first) | 0x8000000000000);
+}
+
 /* The last step of a division but one: undoes what v_div_scale did to n or d, in one rounding. The
  * scaled quotient c tells which way. */
 NUMBER float div_fmas_f32(float a, float b, float c, uint32_t undo)
 {
     const int large = (bits_of_f32(c) >> 23 & 255) > 127;
-    return undo ? (float)(fma_odd(a, b, c) * (large ? 0x1p64 : 0x1p-64)) : fma_f32(a, b, c);
+    const float r =
+        undo ? (float)(fma_odd(a, b, c) * (large ? 0x1p64 : 0x1p-64)) : fma_f32(a, b, c);
+    return r == r ? r : nan_of_fma_f32(a, b, c);
 }
 
 /* As fma_odd, of f64 in the format of twice as many bits. */
@@ -330,9 +350,9 @@ NUMBER __float128 fma_odd_f64(double a, double b, double c)
 NUMBER double div_fmas_f64(double a, double b, double c, uint32_t undo)
 {
     const int large = (bits_of_f64(c) >> 52 & 2047) > 1023;
-    if (!undo)
-        return fma(a, b, c);
-    return (double)(fma_odd_f64(a, b, c) * (large ? 0x1p128 : 0x1p-128));
+    const double r =
+        undo ? (double)(fma_odd_f64(a, b, c) * (large ? 0x1p128 : 0x1p-128)) : fma(a, b, c);
+    return r == r ? r : nan_of_fma_f64(a, b, c);
 }
 
 /* The last step of a division: q is about n / d, which special values replace. */

@@ -354,6 +354,28 @@ static const uint64_t goc_fixup[3][5] = {
     {0x266ed547042c4769, 0x6e00ab1dc302a869, 0x4b7ae2cff5842161, 0xb68d3c7010cf62c9,
      0x49c775e21a5725a5}};
 
+/* tests/div_fmas_hardware.h, f32 and f64: every triple of 16 values, the first
+ * outermost; and as many random triples, which the test makes. With VCC clear, then set, by
+ * modifiers none, clamp, -|a| |b| -c, -a -b -c. */
+enum { GOC_FMAS_MODES = 4 };
+static const uint64_t goc_fmas_values[2][16] = {
+    {0, 0x80000000, 0x1, 0x80000001, 0x7fffff, 0x800000, 0x3f800000, 0xbf800000, 0x3f800001,
+     0x3f7fffff, 0x40000000, 0x7f7fffff, 0x7f800000, 0xff800000, 0x7f800001, 0xffc00003},
+    {0, 0x8000000000000000, 0x1, 0x8000000000000001, 0xfffffffffffff, 0x10000000000000,
+     0x3ff0000000000000, 0xbff0000000000000, 0x3ff0000000000001, 0x3fefffffffffffff,
+     0x4000000000000000, 0x7fefffffffffffff, 0x7ff0000000000000, 0xfff0000000000000,
+     0x7ff0000000000001, 0xfff8000000000003}};
+
+static const uint64_t goc_fmas[2][2][2 * GOC_FMAS_MODES] = {
+    {{0x576afb8106a30db6, 0x7dfaa75bd9f93fc1, 0x4b82f14f3676d37a, 0xedccdc2b6bda0332,
+      0x9b9aaad4d8a05873, 0x8ce01722da989723, 0xf3616230e81d97b3, 0x58fe1e27d8dc4f5b},
+     {0xcee9c9bf9830281a, 0x09c7125ca8c68b45, 0x9aac4ad132b3e7c6, 0x68737b88435eadf7,
+      0xea132b28336b725b, 0x3810a057a4735093, 0x949a41a1d64a8a1f, 0xbc41179bd09796e6}},
+    {{0xc541e132702ea7b5, 0xebdc444d802d79d0, 0xcebae882a9c75ee7, 0x15a41126b93019ba,
+      0x7d7799c6729ae40c, 0x0ceb2da620a93078, 0x3a514143a1e51d5f, 0xe18d8b95579cc2d2},
+     {0xdd6253dd067567b6, 0x2166916818f8bf23, 0xfe603b8e50cfa26a, 0xf08cf5fa21dd9a6c,
+      0x9226c35b36ea5dbb, 0xf3878e292105ed4d, 0x9b36a4919d0914b1, 0xcf9ac1db515cec43}}};
+
 /* tests/rdna4_div_scale_hardware.h, f32 and f64: every pair of 24 denominators and numerators,
  * the denominator outermost; scaled is the denominator, then the numerator; by output modifier
  * (none, mul:2, mul:4, div:2) and, four further on, clamp; by the sign of what is scaled, the
