@@ -19,7 +19,8 @@
 `time` prints microseconds a launch: weights are cold (launches rotate over 600 MB, or over the
 experts of a stack), launches are in a CUDA graph of 40 that each wait for the one before, the
 median of 9 replays counts. It needs torch with CUDA and libquern.so on the loader's path. Exit
-status 1: a layer is wrong; 77: no GPU here.
+status 1: a layer is wrong; 77: no GPU here. This file is long because one command is what whoever
+has the GPU wants.
 """
 import pathlib
 import sys
@@ -170,6 +171,56 @@ def check_product(ctx, words, k, n, a, c, operands, weights):
     return fine
 
 
+def check_blocks(ctx, n, k, a, bias, act=""):
+    """fp8 with a scale for each 128 by 128 weights, and with A of fp8 for 128 columns of a row."""
+    blocks = (-(-n // 128), -(-k // 128))
+    c = "bf16" if a == "fp8" else "f32" if act else a  # f16 would not hold products of products
+    operands, weights = plain_layer("fp8", n, k, "bf16", bias, c)
+    weights = weights / operands["b_scale"].double()
+    scales = operands["b_scale"] = on_gpu(torch.rand, *blocks) + 0.1
+    weights *= scales.double().repeat_interleave(128, 0)[:n].repeat_interleave(128, 1)[:, :k]
+    words = f"wq=fp8 scale=block128 n={n} k={k} a={a} c={c} bias={bias:d}{act}"
+    op, worst = ctx.op(words, m_max=ROWS[-1]), 0.0
+    for m in ROWS:
+        x = on_gpu(torch.randn, m, k).to(ALL_TYPES[a])
+        wide, more = x.double(), {}
+        if a == "fp8":
+            more["a_scale"] = on_gpu(torch.rand, m, blocks[1]) + 0.1
+            wide = wide * more["a_scale"].double().repeat_interleave(128, 1)[:, :k]
+        right = wide @ weights.t() + operands.get("bias", torch.zeros(1).cuda())
+        if act:
+            right = torch.nn.functional.silu(right[:, : n // 2]) * right[:, n // 2:]
+        y = on_gpu(torch.full, right.shape, float("nan")).to(TYPES[c])
+        launch(op, m, a=x, c=y, **operands, **more)
+        error = ((y.double() - right).abs().max() / right.abs().max()).item()
+        worst = error if not error <= worst else worst
+    fine = worst <= max(PRODUCT_ERROR[a], RESULT_ERROR[c])
+    print(f"{'ok ' if fine else 'BAD'} {worst:.1e} {words}", flush=True)
+    return fine
+
+
+def check_strides(ctx, wq, a):
+    """Rows of A and of C that are further apart than they are long; what lies between stays."""
+    n, k, lda, ldc = 272, 512, 522, 281
+    operands, weights = (plain_layer(wq, n, k, a, False, a) if wq in PLAIN else
+                         int4_layer(n, k, 128, a, "u8", "k8", False, a) if wq == "int4" else
+                         layer(wq, n, k, 32 if wq == "mxfp4" else 64, False, False, a))
+    words = f"wq={wq} n={n} k={k} a={a} c={a}"
+    words += f" group=128 scale={a} zero=u8" if wq == "int4" else ""
+    op, fine = ctx.op(words, m_max=ROWS[-1]), True
+    for m in ROWS:
+        x = on_gpu(torch.randn, m, lda).to(TYPES[a])
+        y = on_gpu(torch.full, (m, ldc), 7.0).to(TYPES[a])
+        op.launch(m=m, stream=torch.cuda.current_stream().cuda_stream, lda=lda, ldc=ldc,
+                  a=int(x.data_ptr()), c=int(y.data_ptr()),
+                  **{name: int(t.data_ptr()) for name, t in operands.items()})
+        right = x[:, :k].double() @ weights.t()
+        error = ((y[:, :n].double() - right).abs().max() / right.abs().max()).item()
+        fine &= error <= max(PRODUCT_ERROR[a], RESULT_ERROR[a]) and bool((y[:, n:] == 7).all())
+    print(f"{'ok ' if fine else 'BAD'} {words} lda={lda} ldc={ldc}", flush=True)
+    return fine
+
+
 def check_dequant(ctx, wq, c, zero="none"):
     words = f"op=dequant wq={wq} n=300 k=512 group=32 c={c}"
     if wq == "int4":
@@ -237,9 +288,18 @@ def check(ctx, formats):
     wrong = sum(not check_table_product(ctx, *case) for case in cases)
     wrong += sum(not check_int4_product(ctx, *case) for case in of_int4)
     wrong += sum(not check_plain_product(ctx, *case) for case in plain)
+    blocks = [(n, k, a, bias, act) for a in ("f16", "bf16", "fp8")
+              for n, k, bias, act in ((256, 512, False, ""), (1000, 1088, True, ""),
+                                      (130, 4160, False, ""), (4096, 7168, False, ""),
+                                      (384, 2048, True, " act=silu_mul glu=halves"))
+              if "fp8" in formats]
+    strides = [(wq, a) for wq in formats for a in TYPES if wq not in PLAIN or a != "f32"]
+    wrong += sum(not check_blocks(ctx, *case) for case in blocks)
+    wrong += sum(not check_strides(ctx, *case) for case in strides)
     wrong += sum(not check_dequant(ctx, *case) for case in dequants)
-    print(f"{len(cases) + len(of_int4) + len(plain)} layers of {len(ROWS)} numbers of rows and "
-          f"{len(dequants)} of op=dequant: {wrong} wrong")
+    count = len(cases) + len(of_int4) + len(plain) + len(blocks) + len(strides)
+    print(f"{count} layers of {len(ROWS)} numbers of rows, {len(blocks)} of them in blocks and "
+          f"{len(strides)} of rows apart, and {len(dequants)} of op=dequant: {wrong} wrong")
     return wrong
 
 
