@@ -70,6 +70,21 @@ def test_time(quern):
     assert "fakehip gfx1151" in text and "GB/s" in text
 
 
+def test_time_of_a_mixture(quern):
+    """Blocks are those of choices that name experts, and weights of other experts are no bytes of
+    a launch: of eight experts one token has two."""
+    words = ("time", "--device", "hip", "--rotate", "1K", "--m", "1,9")
+    layer = "op=moe wq=nf4 n=32 k=64 a=bf16 c=bf16 experts=8 top_k=2"
+    one, nine = quern.json(*words, layer, env=GPU)["results"]
+    packed = 32 * 64 // 2 + 32 * 4  # of an expert, its scales too; the other operands are smaller
+    assert 2 * packed < one["bytes"] < 3 * packed
+    assert 5 * packed < nine["bytes"] < 11 * packed
+    aligned = quern.json(*words, "op=moe_align experts=8 top_k=2 block_rows=4", env=GPU)["results"]
+    assert [r["m"] for r in aligned] == [1, 9]
+    assert "tune measures no shapes of op=moe" in quern("tune", "--device", "hip", layer, env=GPU,
+                                                        status=2).stderr
+
+
 def test_nvidia(quern, tmp_path):
     """On fakecuda, where kernels' texts run on the CPU: what the verbs do with a CUDA device."""
     env = {"LD_LIBRARY_PATH": str(FAKEHIP.parent / "fakecuda"), "FAKECUDA_DEVICES": "sm_80,sm_90"}

@@ -2,6 +2,8 @@
 /* Gives a launch plan memory and a software GPU to run on (simulation.h). */
 #include "measure/simulation.h"
 
+#include "measure/choices.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,23 +45,6 @@ static const struct buffer *find_buffer(const struct simulation *s, const char *
     return NULL;
 }
 
-/* Makes up the experts of m tokens: for each top_k different ones, all equally likely. */
-static void make_up_ids(const struct quern_problem *p, int64_t m, int32_t *ids)
-{
-    uint64_t state = 1;
-
-    for (int64_t i = 0; i < m * p->top_k; i++) {
-        const int64_t first = i / p->top_k * p->top_k;
-        state = state * 6364136223846793005u + 1442695040888963407u;
-        ids[i] = (int32_t)((state >> 33) % (uint64_t)p->experts);
-        for (int64_t j = first; j < i && p->top_k <= p->experts; j++)
-            if (ids[j] == ids[i]) { /* the next one, and compare from the beginning */
-                ids[i] = (ids[i] + 1) % p->experts;
-                j = first - 1;
-            }
-    }
-}
-
 /* Refuses a plan whose list gives an operand another size than its problem does at its m: numbers
  * that are made up for the one would not fit the other. */
 static int check_sizes(const struct simulation *s, const struct quern_problem *p)
@@ -97,14 +82,14 @@ static int make_up_blocks(struct simulation *s)
     if (bad)
         return bad;
     if (p.op == QUERN_OP_MOE_ALIGN && chosen && !chosen->path)
-        make_up_ids(&p, m, chosen->memory);
+        choices_make_up(&p, m, 0, chosen->memory);
     if (p.op != QUERN_OP_MOE || !rows || !experts || !used || rows->path || experts->path ||
         used->path)
         return EXIT_OK;
     int32_t *const ids = calloc((size_t)(m * p.top_k), sizeof *ids);
     if (!ids)
         return fail("out of memory");
-    make_up_ids(&p, m, ids);
+    choices_make_up(&p, m, 0, ids);
     const quern_status e = quern_moe_align(&p, m, ids, rows->memory, experts->memory, used->memory);
     free(ids);
     return e ? fail_status(e, NULL) : EXIT_OK;

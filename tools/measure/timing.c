@@ -2,6 +2,8 @@
 /* Times launches on a GPU (timing.h), for `quern time` and `quern tune`. */
 #include "measure/timing.h"
 
+#include "measure/choices.h"
+
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +12,7 @@
 
 enum {
     COPIES_MAX = 256, /* copies of the weights */
+    LISTS = 16,       /* lists of experts that tokens choose, of op=moe */
     BATCHES = 11,     /* batches that are measured; odd, so that one is the median */
     BATCH_US = 2000,  /* a batch should take at least so long: far more than events resolve */
     BATCH_MAX = 2000, /* launches of a batch, at most */
@@ -26,6 +29,7 @@ struct timing {
     uint64_t bytes; /* bytes that a launch has to move, each operand once */
     quern_buffer *shared[QUERN_OPERANDS_MAX];
     quern_buffer *rotated[COPIES_MAX][QUERN_OPERANDS_MAX];
+    quern_buffer *listed[LISTS][QUERN_OPERANDS_MAX]; /* of op=moe: rows, experts, rows_used */
     struct quern_args args;
     int launches; /* of a batch */
 };
@@ -68,12 +72,84 @@ static int make(struct timing *r, const struct quern_operand *o, quern_buffer **
     return e ? fail_status(e, o->name) : EXIT_OK;
 }
 
+/* The place of an operand of op=moe's in the list of operands. */
+static size_t find(const struct timing *r, const char *name)
+{
+    size_t i = 0;
+
+    while (strcmp(r->operands[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+/* Makes the blocks of one list of choices, and counts the experts that it names. */
+static int make_blocks(struct timing *r, int list, int32_t *ids, int64_t *named)
+{
+    static const char *const names[] = {"rows", "experts", "rows_used"};
+    void *made[3] = {NULL, NULL, NULL};
+    quern_status e = QUERN_OK;
+
+    choices_make_up(&r->problem, r->m, list * r->m * r->problem.top_k, ids);
+    *named += choices_distinct(&r->problem, r->m, ids);
+    for (int i = 0; i < 3; i++)
+        if (!(made[i] = malloc(r->operands[find(r, names[i])].bytes)))
+            e = QUERN_E_MEMORY;
+    if (!e)
+        e = quern_moe_align(&r->problem, r->m, ids, made[0], made[1], made[2]);
+    for (int i = 0; i < 3; i++) {
+        const size_t at = find(r, names[i]);
+        const struct quern_operand *const o = &r->operands[at];
+        if (!e)
+            e = quern_buffer_create(r->ctx, o->bytes, o->access, o->name, &r->listed[list][at]);
+        if (!e)
+            e = quern_buffer_write(r->listed[list][at], made[i], o->bytes);
+        free(made[i]);
+    }
+    return e ? fail_status(e, NULL) : EXIT_OK;
+}
+
+/* Makes several lists of blocks, so that launches go through the experts of a stack, and counts the
+ * weights of those experts alone as bytes of a launch. */
+static int make_lists(struct timing *r, uint64_t weight_bytes)
+{
+    int32_t *const ids = malloc((size_t)(r->m * r->problem.top_k) * sizeof *ids);
+    int64_t named = 0;
+    int status = ids ? EXIT_OK : fail("out of memory");
+
+    for (int i = 0; i < LISTS && !status; i++)
+        status = make_blocks(r, i, ids, &named);
+    free(ids);
+    r->bytes -= weight_bytes -
+                (uint64_t)((double)weight_bytes * (double)named / LISTS / r->problem.experts);
+    return status;
+}
+
+/* One copy of an operand that launches share. Random numbers are no experts that tokens choose. */
+static int make_shared(struct timing *r, size_t i)
+{
+    const struct quern_operand *const o = &r->operands[i];
+    int status = make(r, o, &r->shared[i]);
+
+    if (!status && !strcmp(o->name, "topk_ids")) {
+        int32_t *const ids = malloc(o->bytes);
+        if (!ids)
+            return fail("out of memory");
+        choices_make_up(&r->problem, r->m, 0, ids);
+        const quern_status e = quern_buffer_write(r->shared[i], ids, o->bytes);
+        free(ids);
+        status = e ? fail_status(e, o->name) : EXIT_OK;
+    }
+    if (status)
+        return status;
+    const quern_status e = quern_args_set(&r->args, o->name, quern_buffer_address(r->shared[i]));
+    return e ? fail_status(e, NULL) : EXIT_OK;
+}
+
 static int prepare(struct timing *r)
 {
     uint64_t weight_bytes = 0;
-    int status = EXIT_OK;
 
-    quern_status e = quern_problem_operands(&r->problem, r->m, r->operands, &r->count);
+    const quern_status e = quern_problem_operands(&r->problem, r->m, r->operands, &r->count);
     if (e)
         return fail_status(e, NULL);
     for (size_t i = 0; i < r->count; i++) {
@@ -82,13 +158,13 @@ static int prepare(struct timing *r)
     }
     const uint64_t wanted = weight_bytes ? r->rotate / weight_bytes + 1 : 1;
     r->copies = wanted < COPIES_MAX ? (size_t)wanted : COPIES_MAX;
+    int status = r->problem.op == QUERN_OP_MOE ? make_lists(r, weight_bytes) : EXIT_OK;
     for (size_t i = 0; i < r->count && !status; i++) {
         const struct quern_operand *const o = &r->operands[i];
         for (size_t j = 0; o->weights && j < r->copies && !status; j++)
             status = make(r, o, &r->rotated[j][i]);
-        if (!o->weights && !(status = make(r, o, &r->shared[i])) &&
-            (e = quern_args_set(&r->args, o->name, quern_buffer_address(r->shared[i]))))
-            status = fail_status(e, NULL);
+        if (!o->weights && !r->listed[0][i])
+            status = make_shared(r, i);
     }
     return status;
 }
@@ -119,6 +195,8 @@ void timing_free(struct timing *r)
         quern_buffer_destroy(r->shared[i]);
         for (size_t j = 0; j < r->copies; j++)
             quern_buffer_destroy(r->rotated[j][i]);
+        for (size_t j = 0; j < LISTS; j++)
+            quern_buffer_destroy(r->listed[j][i]);
     }
     free(r);
 }
@@ -130,12 +208,15 @@ static quern_status batch(void *user)
     struct timing *const r = user;
 
     for (int n = 0; n < r->launches; n++) {
-        quern_buffer **const copy = r->rotated[r->next++ % r->copies];
+        quern_buffer **const copy = r->rotated[r->next % r->copies];
+        quern_buffer **const list = r->listed[r->next++ % LISTS];
         quern_status e = QUERN_OK;
 
-        for (size_t i = 0; i < r->count && !e; i++)
-            if (copy[i])
-                e = quern_args_set(&r->args, r->operands[i].name, quern_buffer_address(copy[i]));
+        for (size_t i = 0; i < r->count && !e; i++) {
+            const quern_buffer *const its = copy[i] ? copy[i] : list[i];
+            if (its)
+                e = quern_args_set(&r->args, r->operands[i].name, quern_buffer_address(its));
+        }
         if (!e)
             e = quern_op_launch(r->op, &r->args, r->m, NULL);
         if (e)

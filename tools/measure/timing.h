@@ -16,7 +16,8 @@
 
 struct timing_result {
     double least_us, median_us; /* of a launch */
-    uint64_t bytes;             /* bytes that it has to move, each operand once */
+    uint64_t bytes;             /* bytes that it has to move, each operand once; of weights of
+                                   op=moe those of the experts that are chosen, on average */
     size_t copies;              /* of the weights */
     int launches;               /* measured */
 };
@@ -31,7 +32,8 @@ int fail_without_gpu(quern_status status);
 /* Opens a context on the GPU and says what it is; EXIT_MISUSE where there is none. */
 int timing_open(const struct quern_options *library, quern_ctx **ctx,
                 struct quern_device_info *device);
-/* Operands for m rows of a problem, with at least `rotate` bytes of weights. */
+/* Operands for m rows of a problem, with at least `rotate` bytes of weights. A problem of op=moe
+ * has its block_rows. */
 int timing_prepare(quern_ctx *ctx, const struct quern_problem *problem, int64_t m, uint64_t rotate,
                    struct timing **timing);
 /* Measures an op, which may be any op of the problem that serves m rows. Blocks for some tens of

@@ -57,9 +57,15 @@ static int measure(struct measurement *b, int64_t m)
 {
     struct timing *timing = NULL;
     struct timing_result result;
+    struct quern_problem problem = b->problem;
     double modelled = -1;
 
-    int status = timing_prepare(b->ctx, &b->problem, m, b->rotate, &timing);
+    if (problem.op == QUERN_OP_MOE) {
+        const quern_status e = quern_op_block_rows(b->op, m, &problem.block_rows);
+        if (e)
+            return fail_status(e, NULL);
+    }
+    int status = timing_prepare(b->ctx, &problem, m, b->rotate, &timing);
     if (!status)
         status = timing_measure(timing, b->op, &result);
     if (!status && is_simulated(&b->target))

@@ -396,6 +396,11 @@ static int tune(struct tune *t)
                       t->common.arguments[0]);
     if (!t->manifest && (status = options_problem(&t->common, &problem, text)))
         return status;
+    if (!t->manifest && (problem.op == QUERN_OP_MOE || problem.op == QUERN_OP_MOE_ALIGN))
+        return misuse("tune measures no shapes of op=moe and op=moe_align; those of \"%s\" are the "
+                      "model's, and "
+                      "'quern time' measures them",
+                      text);
     if (!t->set.count)
         t->set = (struct m_set){.count = 1, .ranges = {{1, M_USUAL}}};
     if (!t->rotate)
