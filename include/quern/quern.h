@@ -185,7 +185,16 @@ enum quern_device_kind {
 enum quern_cache_mode { QUERN_CACHE_RW = 1, QUERN_CACHE_RO, QUERN_CACHE_OFF };
 enum quern_blas { QUERN_BLAS_AUTO = 1, QUERN_BLAS_OFF };
 enum quern_base { QUERN_BASE_AUTO = 1, QUERN_BASE_ON, QUERN_BASE_OFF };
-enum quern_weights { QUERN_WEIGHTS_ANY = 1, QUERN_WEIGHTS_ALL_CONSTANT };
+/*
+ * What a host promises of weights, for all launches of a context (options.weights) or for one
+ * (args.flags). CONSTANT: no work that the device has not finished when a launch is made writes its
+ * b, scales, zeros, absmax8, code, offset, b_scale or bias, as is so once a model is loaded. On
+ * GPUs that can (NVIDIA's from sm_90 on) the launch then begins while a kernel in front of it in
+ * the stream ends, if that one lets it, as those of this library do. It loads weights meanwhile,
+ * and waits for the work in front before it reads any other operand or writes c. On other GPUs it
+ * changes nothing.
+ */
+enum quern_weights { QUERN_WEIGHTS_ANY = 1, QUERN_WEIGHTS_CONSTANT = 2 };
 enum quern_cache_trust { QUERN_CACHE_TRUST_USER = 1, QUERN_CACHE_TRUST_GROUP };
 /* Of an entry of a remote: a trusted key signed it, or the operator answers for server and line. */
 enum quern_remote_trust { QUERN_REMOTE_TRUST_KEYS = 1, QUERN_REMOTE_TRUST_TRANSPORT };
@@ -602,22 +611,9 @@ struct quern_args {
                             * as quern_moe_slots says, which op=moe_align takes alone */
     const void *topk_ids;  /* of op=moe_align, i32 [M, top_k]: the experts of each token; a choice
                             * whose number is no expert's is in no row */
-    uint64_t flags;        /* enum quern_launch_flags */
+    uint64_t flags;        /* 0 or QUERN_WEIGHTS_CONSTANT */
 };
 #define QUERN_ARGS_SIZE_MIN QUERN_SIZE_TO(struct quern_args, c)
-
-/* What a host promises of a launch. */
-enum quern_launch_flags {
-    /*
-     * No work that the device has not finished when the launch is made writes b, scales, zeros,
-     * absmax8, code, offset, b_scale or bias, as is so once a model is loaded. On GPUs that can
-     * (NVIDIA's from sm_90 on) the launch then begins while a kernel in front of it in the stream
-     * ends, if that one lets it, as those of this library do. It loads weights meanwhile, and waits
-     * for the work in front before it reads any other operand or writes c. On other GPUs the flag
-     * changes nothing.
-     */
-    QUERN_WEIGHTS_CONSTANT = 1
-};
 
 /*
  * Computes m rows on `stream` (a hipStream_t or CUstream; ignored by software devices). Looks up

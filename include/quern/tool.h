@@ -71,7 +71,7 @@ struct quern_kernel_info {
     char source_key[33]; /* hexadecimal */
     char entry_key[33];
     int verified; /* the target is one that something here runs without a GPU */
-    int and_more; /* 1: it serves every M from m_lo on, in as many slices as that takes */
+    int and_more; /* 1: the op's last, which serves every M from m_lo on, in slices */
 };
 #define QUERN_KERNEL_INFO_SIZE_MIN QUERN_SIZE_TO(struct quern_kernel_info, object_bytes)
 

@@ -293,7 +293,8 @@ quern_status quern_op_kernel(const quern_op *op, size_t index, struct quern_kern
         .m_lo = k->plan.m_lo,
         .m_hi = k->plan.m_hi,
         .and_more = k->plan.block_rows ? k->plan.m_hi == problem_rows_max(&k->plan.problem)
-                                       : plan_units(&k->plan) == PLAN_UNITS_TILES,
+                                       : plan_units(&k->plan) == PLAN_UNITS_TILES &&
+                                             index + 1 == quern_op_kernel_count(op),
         .object = k->bytes,
         .object_bytes = k->size,
         .resources = kernel_resources(k->in_object, op->ctx->id.target),

@@ -216,7 +216,7 @@ static bool begins_early(const quern_ctx *ctx, const struct quern_args *args)
 {
     return ctx->id.target->capabilities & CAP_EARLY_LAUNCH &&
            (args->flags & QUERN_WEIGHTS_CONSTANT ||
-            ctx->settings.weights == QUERN_WEIGHTS_ALL_CONSTANT);
+            ctx->settings.weights == QUERN_WEIGHTS_CONSTANT);
 }
 
 quern_status quern_op_launch(quern_op *op, const struct quern_args *given, int64_t m, void *stream)

@@ -10,7 +10,8 @@
  *   first : i32, the first row;  lda, ldc : i64, in elements;
  *   workgroups : i32, of plans with `resident` alone: those that share the rows of W;
  *   slices : i32, of plans that share out their workgroups (plan_shares_out) alone: at most so many
- *   are in use.
+ *   are in use. `workgroups` are then all of the launch, along x, and which slice one of them has
+ *   follows from its number and from how many slices are in use (templates/cuda/prelude/moe.cu).
  * A work-item's slice is workgroup id x or y (slices_first); its rows are first + y·m_tile … ,
  * fewer than m_tile at the end of m. Rows of A must start at multiples of plan_row_align bytes; lda
  * may be anything else. Kernels of op=dequant take operands alone, and C is packed.

@@ -121,7 +121,7 @@ static int64_t shared_start(const struct plan *p)
     return p->target->capabilities & CAP_BULK ? 1024 : 0;
 }
 
-static bool begins_early(const struct plan *p)
+static bool may_begin_early(const struct plan *p)
 {
     return p->target->capabilities & CAP_EARLY_LAUNCH;
 }
@@ -141,7 +141,7 @@ const struct plan_field nvidia_fields[] = {
 };
 
 const struct plan_field nvidia_grid_fields[] = {
-    {FIELD_IF(FIELD_BOOL, "EARLY", begins_early, "whether launches may overlap: prelude/ptx")},
+    {FIELD_IF(FIELD_BOOL, "EARLY", may_begin_early, "whether launches may overlap: prelude/ptx")},
     {FIELD_OF(FIELD_NUMBER, "SHARED_START", shared_start, "where a workgroup's shared memory is")},
     {FIELD_AT(FIELD_NUMBER, "SHARED_BYTES", lds_bytes, "of a workgroup")},
     {FIELD_AT(FIELD_BOOL, "SLICES_FIRST", slices_first, "whether slices of A are workgroup id x"),

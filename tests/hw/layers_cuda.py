@@ -351,7 +351,8 @@ def time_layer(ctx, n, k, words):
 
 def check_chains(ctx, count):
     """Each layer of a chain reads what the one before wrote, at once: one that read too early would
-    differ from the same chain of plain launches, whose order of arithmetic is the same."""
+    differ from the same chain of plain launches, whose order of arithmetic is the same. The chain
+    is a CUDA graph: launches from Python come so slowly that none would meet the one before it."""
     width, depth, wrong = 2048, 12, 0
     makers = {"wq=nf4 c=bf16 a=bf16": lambda: layer("nf4", width, width, 64, False, False,
                                                     "bf16")[0],
@@ -367,11 +368,15 @@ def check_chains(ctx, count):
         for m in (1, 8, 33, 64):
             buffers = [on_gpu(torch.empty, m, width, dtype=kind) for _ in range(2)]
             start = (on_gpu(torch.randn, m, width) * 1e-3).to(kind)
-            results = []
-            for early in [False] + [True] * (count // 16):
+            results, graphs = [], [torch.cuda.CUDAGraph() for _ in range(2)]
+            for early, graph in zip((False, True), graphs):
+                with torch.cuda.graph(graph):
+                    for i in range(depth):
+                        launch(op, m, a=buffers[i % 2], c=buffers[1 - i % 2], early=early,
+                               **layers[i])
+            for graph in [graphs[0]] + [graphs[1]] * (count // 16):
                 buffers[0].copy_(start)
-                for i in range(depth):
-                    launch(op, m, a=buffers[i % 2], c=buffers[1 - i % 2], early=early, **layers[i])
+                graph.replay()
                 results.append(buffers[depth % 2].clone())
             differing = sum(not torch.equal(results[0].view(torch.uint8), r.view(torch.uint8))
                             for r in results[1:])

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 A_TYPES = {1: "f32", 2: "f16", 3: "bf16"}  # enum quern_dtype
 _M_MOST = 2**31 - 1  # rows that a kernel counts
-_WEIGHTS_CONSTANT = 1  # enum quern_launch_flags
+_WEIGHTS_CONSTANT = 2  # enum quern_weights
 _POINTERS = tuple(field[0] for field in native.Args._fields_ if field[1] is ctypes.c_void_p)
 
 
