@@ -41,7 +41,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-static quern_ctx *open_context(int index)
+static quern_ctx *open_context(int index, enum quern_weights weights)
 {
     const char *const ci = getenv("CI");
     struct toolchain toolchain;
@@ -57,6 +57,7 @@ static quern_ctx *open_context(int index)
     options.device = QUERN_DEVICE_CUDA;
     options.device_index = index;
     options.cache_dir = cache;
+    options.weights = weights;
     options.allow_unverified = 1; /* nothing here judges the older GPU's kernels */
     quern_ctx *ctx;
     if (quern_open(&options, &ctx) != QUERN_OK)
@@ -80,9 +81,10 @@ static unsigned early(quern_op *op, struct t_layer *l, uint64_t flags, void *str
 }
 
 /* On GPU `index`, of 70 rows: in slices of a kernel, and a rest where they do not divide. */
-static void with_layer(int index, void (*check)(quern_op *op, struct t_layer *l))
+static void with_layer_of(int index, enum quern_weights weights,
+                          void (*check)(quern_op *op, struct t_layer *l))
 {
-    quern_ctx *const ctx = open_context(index);
+    quern_ctx *const ctx = open_context(index, weights);
     const struct quern_problem p = t_problem("wq=nf4 n=40 k=256 a=f32");
     struct t_layer l;
     quern_op *op;
@@ -94,6 +96,11 @@ static void with_layer(int index, void (*check)(quern_op *op, struct t_layer *l)
     t_layer_free(&l);
     quern_op_release(op);
     quern_close(ctx);
+}
+
+static void with_layer(int index, void (*check)(quern_op *op, struct t_layer *l))
+{
+    with_layer_of(index, 0, check);
 }
 
 static void check_flag(quern_op *op, struct t_layer *l)
@@ -133,6 +140,12 @@ static void check_all(quern_op *op, struct t_layer *l)
 {
     assert_true(early(op, l, 0, NULL) > 0);
     assert_true(t_layer_error(l) <= 1e-4);
+}
+
+static void test_option(void **state)
+{
+    (void)state;
+    with_layer_of(0, QUERN_WEIGHTS_CONSTANT, check_all);
 }
 
 static void test_environment(void **state)
@@ -175,9 +188,8 @@ static void test_capture(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_flag),
-        cmocka_unit_test(test_gpus_without),
-        cmocka_unit_test(test_environment),
+        cmocka_unit_test(test_flag),    cmocka_unit_test(test_gpus_without),
+        cmocka_unit_test(test_option),  cmocka_unit_test(test_environment),
         cmocka_unit_test(test_capture),
     };
 
