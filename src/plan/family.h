@@ -52,7 +52,7 @@ struct family {
      * rows of W, as many as a wave may work on at once; 0: it has no base kernels. */
     int base_rows;
     /* Its kernels of op=moe share their workgroups out among the slices that turn out to be in use:
-     * a launch has as many as there are compute units, or slices if those are more. */
+     * a launch has as many as all compute units hold, or as slices if those are more. */
     bool shares_out;
     /* Its kernels have one argument, in the place of C, whatever operands a problem has. */
     bool one_buffer;

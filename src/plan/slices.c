@@ -23,7 +23,7 @@ static int64_t of_slices(const struct plan *p, int64_t cycles, int64_t slices)
 {
     const int64_t workgroups = p->estimate.workgroups;
 
-    if (p->block_rows && p->resident) /* its workgroups are shared out among the slices */
+    if (plan_shares_out(p))
         return times(cycles, slices, model_together(p) - 1, model_together(p));
     return times(cycles, model_ceil_div(slices * workgroups, p->target->cus), 0,
                  model_ceil_div(workgroups * model_together(p), p->target->cus));
@@ -317,17 +317,15 @@ void plan_geometry(const struct plan *p, int64_t slices, unsigned compute_units,
 {
     const int64_t groups = p->row_groups + p->skewed;
     const int64_t units = compute_units ? compute_units : p->target->cus;
-    /* blocks of op=moe share the compute units: as many as are expected to have work, which is at
-     * most one for each expert */
-    const int64_t experts = p->block_rows ? p->problem.experts * (p->block_rows / p->m_tile) : 1;
-    const int64_t own = p->resident * units / (slices < experts ? slices : experts);
-    const int64_t held = model_at_most((int)(own ? own : p->resident), PLAN_GRID_Y_MAX);
+    const int64_t held = p->resident * units; /* by all compute units; 0: they do not stay */
 
-    grid[p->slices_first] = (uint32_t)(p->resident && held < groups ? held : groups);
-    grid[!p->slices_first] = (uint32_t)slices;
     if (plan_shares_out(p)) {
-        grid[0] = (uint32_t)(p->resident * units > slices ? p->resident * units : slices);
+        grid[0] = (uint32_t)(held > slices ? held : slices);
         grid[1] = 1;
+    } else {
+        const int64_t most = model_at_most((int)held, PLAN_GRID_Y_MAX);
+        grid[p->slices_first] = (uint32_t)(held && most < groups ? most : groups);
+        grid[!p->slices_first] = (uint32_t)slices;
     }
     grid[2] = 1;
     block[0] = (uint32_t)p->waves * p->wave_size;

@@ -194,6 +194,7 @@ void operands_text(uint32_t operands, char text[OPERANDS_TEXT])
 {
     size_t n = 0;
 
+    text[0] = 0;
     for (int i = 0; i < OPERAND_COUNT && n < OPERANDS_TEXT; i++)
         if (operands >> i & 1)
             n += (size_t)snprintf(text + n, OPERANDS_TEXT - n, "%s%s", n ? ", " : "",

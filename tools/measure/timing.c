@@ -86,26 +86,25 @@ static size_t find(const struct timing *r, const char *name)
 static int make_blocks(struct timing *r, int list, int32_t *ids, int64_t *named)
 {
     static const char *const names[] = {"rows", "experts", "rows_used"};
-    void *made[3] = {NULL, NULL, NULL};
-    quern_status e = QUERN_OK;
+    void *made[3];
+    bool have = true;
 
     choices_make_up(&r->problem, r->m, list * r->m * r->problem.top_k, ids);
     *named += choices_distinct(&r->problem, r->m, ids);
     for (int i = 0; i < 3; i++)
-        if (!(made[i] = malloc(r->operands[find(r, names[i])].bytes)))
-            e = QUERN_E_MEMORY;
-    if (!e)
-        e = quern_moe_align(&r->problem, r->m, ids, made[0], made[1], made[2]);
+        have &= (made[i] = malloc(r->operands[find(r, names[i])].bytes)) != NULL;
+    quern_status e =
+        have ? quern_moe_align(&r->problem, r->m, ids, made[0], made[1], made[2]) : QUERN_OK;
     for (int i = 0; i < 3; i++) {
         const size_t at = find(r, names[i]);
         const struct quern_operand *const o = &r->operands[at];
-        if (!e)
+        if (have && !e)
             e = quern_buffer_create(r->ctx, o->bytes, o->access, o->name, &r->listed[list][at]);
-        if (!e)
+        if (have && !e)
             e = quern_buffer_write(r->listed[list][at], made[i], o->bytes);
         free(made[i]);
     }
-    return e ? fail_status(e, NULL) : EXIT_OK;
+    return !have ? fail("out of memory") : e ? fail_status(e, NULL) : EXIT_OK;
 }
 
 /* Makes several lists of blocks, so that launches go through the experts of a stack, and counts the
