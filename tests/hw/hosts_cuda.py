@@ -11,9 +11,10 @@
                                 process of its own, and leaves build/hw/report.txt
     hosts_cuda.py PART          one of them
 
-Parts: machine, demo, examples, promises, torch, bitsandbytes, crowd, killed, served. Each prints a
-line for each thing that it tried, "ok" or "BAD". Exit status of `all`: 1 if a part failed; 77: no
-GPU. This file is long because one command, and one file to read, is what whoever has the GPU wants.
+Parts: machine, demo, examples, promises, torch, bitsandbytes, crowd, killed, served; and, where
+there are several GPUs, devices, models and ranks. Each prints a line for each thing that it tried,
+"ok" or "BAD". Exit status of `all`: 1 if a part failed; 77: no GPU. This file is long because one
+command, and one file to read, is what whoever has the GPU wants.
 """
 import contextlib
 import ctypes
@@ -547,11 +548,204 @@ def served():
              f"{stats['compile_ok']} compiled")
 
 
+# ---- several GPUs -------------------------------------------------------------------------------
+
+
+def gpus(torch):
+    """How many there are; 0 where that is one, which is said."""
+    count = torch.cuda.device_count()
+    if count < 2:
+        print("    one GPU here: what takes several was not tried")
+    return count if count > 1 else 0
+
+
+def devices():
+    """One process that uses all GPUs: a context for each, threads, graphs, modules that move."""
+    torch, quern, layers = import_all()
+    if not (count := gpus(torch)):
+        return
+    text, shape = "wq=nf4 n=2048 k=1024 a=bf16", (2048, 1024)
+    with empty_cache(), contextlib.ExitStack() as stack:
+        contexts = [stack.enter_context(quern.Context(device="cuda", index=i))
+                    for i in range(count)]
+        ops, operands, weights = [], [], []
+        for i, ctx in enumerate(contexts):
+            ops.append(ctx.op(text, m_max=64))
+            with torch.cuda.device(i):
+                of_layer, w = layers.layer("nf4", *shape, 64, False, False, "bf16")
+            operands.append(of_layer)
+            weights.append(w)
+        compiled = [ctx.stats()["compile_ok"] for ctx in contexts]
+        tell(compiled[0] > 0 and not any(compiled[1:]),
+             f"kernels compiled for each of {count} GPUs, of one cache: {compiled}")
+
+        def go(i, m, seed=0):
+            with torch.cuda.device(i):
+                x = torch.randn(m, shape[1], device="cuda",
+                                generator=torch.Generator("cuda").manual_seed(seed)).bfloat16()
+                y = torch.full((m, shape[0]), float("nan"), device="cuda").bfloat16()
+                layers.launch(ops[i], m, a=x, c=y, **operands[i])
+                return error_of(y, x.double() @ weights[i].t())
+
+        torch.cuda.set_device(0)
+        worst = max(go(i, m) for m in (1, 8, 16, 64) for i in range(count))
+        tell(worst <= ERROR["bf16"] and torch.cuda.current_device() == 0,
+             f"launches on all from a thread of GPU 0, which it stays: worst error {worst:.1e}")
+        errors = []
+
+        def serve(seed):
+            torch.cuda.set_device(seed % count)
+            errors.extend(go((seed + step) % count, m, seed)
+                          for step in range(8) for m in (1, 5, 16, 33))
+
+        running = [threading.Thread(target=serve, args=(seed,)) for seed in range(4 * count)]
+        for thread in running:
+            thread.start()
+        for thread in running:
+            thread.join()
+        tell(len(errors) == 128 * count and max(errors) <= ERROR["bf16"],
+             f"{len(errors)} launches of {4 * count} threads, each on all GPUs in turn: worst "
+             f"error {max(errors):.1e}")
+        with torch.cuda.device(1):
+            x = torch.randn(8, shape[1], device="cuda").bfloat16()
+            y, graph = torch.zeros(8, shape[0], device="cuda").bfloat16(), torch.cuda.CUDAGraph()
+            torch.cuda.synchronize()
+            with torch.cuda.graph(graph):
+                layers.launch(ops[1], 8, a=x, c=y, **operands[1])
+            x.copy_(torch.randn_like(x))
+            graph.replay()
+            torch.cuda.synchronize()
+        error = error_of(y, x.double() @ weights[1].t())
+        tell(error <= ERROR["bf16"], f"a graph of GPU 1, replayed with new values: {error:.1e}")
+        try:
+            layers.launch(ops[1], 8, a=x, c=y, **operands[1])
+            tell(False, "an op of GPU 1 was launched on a stream of GPU 0")
+        except quern.Error as refused:
+            tell("current" in str(refused), f"on GPU 0's stream GPU 1's op says: {refused}")
+        try:
+            ops[0].launch(m=8, a=x, c=y, **operands[0])
+            tell(False, "tensors of GPU 1 were taken by an op of GPU 0")
+        except ValueError as refused:
+            tell(True, f"an op of GPU 0 refuses what is on GPU 1: {refused}")
+        linear = quern.replace_linear
+        model = torch.nn.Sequential(*(torch.nn.Linear(1024, 1024, bias=False)
+                                      .to(f"cuda:{i}", torch.bfloat16) for i in range(count)))
+        report = linear(model, contexts[0], wq="nf4")
+        x = torch.randn(4, 1024).bfloat16()
+        right = []
+        for i, module in enumerate(model):
+            given = x.to(f"cuda:{i}")
+            y = module(given)
+            right.append(y.cpu())
+            tell(module.context is contexts[i] and y.device.index == i,
+                 f"replace_linear: the layer of GPU {i} is computed by {module.context}")
+        moved = model[0].to("cuda:1")
+        tell(torch.equal(moved(x.to("cuda:1")).cpu(), right[0]),
+             "a QuantizedLinear that is moved to GPU 1 gives the same bits there")
+        tell(len(report.replaced) == count, str(report))
+
+
+def models():
+    """A model of transformers that is spread over two GPUs, quantised as it is loaded."""
+    torch, quern, _ = import_all()
+    if not gpus(torch):
+        return
+    import transformers
+    config = transformers.LlamaConfig(hidden_size=512, intermediate_size=1024, vocab_size=1000,
+                                      num_hidden_layers=4, num_attention_heads=8,
+                                      num_key_value_heads=4)
+    torch.manual_seed(1)
+    split = {"model.embed_tokens": 0, "model.rotary_emb": 0, "model.layers.0": 0,
+             "model.layers.1": 0, "model.layers.2": 1, "model.layers.3": 1, "model.norm": 1,
+             "lm_head": 1}
+    with empty_cache(), tempfile.TemporaryDirectory() as directory:
+        transformers.LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(directory)
+        saved = pathlib.Path(directory) / "quantised"
+        tokens = torch.arange(3, 19).reshape(1, 16)
+        logits = {}
+        for name, place, where in (("on one GPU", {"": 0}, directory),
+                                   ("over two GPUs", split, directory),
+                                   ("over two GPUs, saved as quantised", split, saved)):
+            words = {} if where == saved else {
+                "quantization_config": quern.QuernConfig(wq="int4", group=128)}
+            model = transformers.AutoModelForCausalLM.from_pretrained(
+                where, dtype=torch.bfloat16, device_map=place, **words)
+            used = {module.context.gpu.index for module in model.modules()
+                    if isinstance(module, quern.QuantizedLinear)}
+            with torch.no_grad():
+                logits[name] = model(tokens.to("cuda:0")).logits.float().cpu()
+            used = {module.context.gpu.index for module in model.modules()
+                    if isinstance(module, quern.QuantizedLinear)}
+            tell(len(used) == (1 if place == {"": 0} else 2), f"{name}: computed on {used}")
+            tell(torch.equal(logits[name], logits["on one GPU"]), f"{name}: the same logits")
+            if where != saved:
+                model.save_pretrained(saved)
+
+
+def ranks():
+    """Tensor parallelism as torchrun's processes do it: one process a GPU, gate and up split by
+    columns, down by rows, sums by NCCL."""
+    torch, _, _ = import_all()
+    if not (count := gpus(torch)):
+        return
+    with empty_cache() as directory:
+        running = [subprocess.Popen(
+            [sys.executable, __file__, "rank"], cwd=TOP, text=True, stdout=subprocess.PIPE,
+            env={**os.environ, "RANK": str(i), "LOCAL_RANK": str(i), "WORLD_SIZE": str(count),
+                 "MEETING": f"file://{directory}/meeting"}) for i in range(count)]
+        for i, process in enumerate(running):
+            out, _ = process.communicate(timeout=180)
+            print(out, end="")
+            tell(process.returncode == 0, f"rank {i} ended with {process.returncode}")
+
+
+def rank():
+    torch, quern, _ = import_all()
+    own, count = int(os.environ["LOCAL_RANK"]), int(os.environ["WORLD_SIZE"])
+    torch.cuda.set_device(own)
+    torch.distributed.init_process_group("nccl", os.environ["MEETING"], rank=own,
+                                         world_size=count)
+    hidden, inner = 2048, 4096
+    generator = torch.Generator().manual_seed(7)  # the same weights in every process
+    gate, up = (torch.randn(inner, hidden, generator=generator) * 0.02 for _ in range(2))
+    down = torch.randn(hidden, inner, generator=generator) * 0.02
+    part = slice(own * inner // count, (own + 1) * inner // count)
+    with quern.Context() as ctx:
+        tell(ctx.gpu == ("cuda", own), f"rank {own}: the context is of {ctx.gpu}")
+        first = quern.QuantizedLinear.of(quern.Linear.quantize(
+            ctx, torch.cat([gate[part], up[part]]), act="silu_mul", glu="halves", m_max=16))
+        second = quern.QuantizedLinear.of(quern.Linear.quantize(ctx, down[:, part], m_max=16))
+
+        def step(x):
+            y = second(first(x))
+            torch.distributed.all_reduce(y)
+            return y
+
+        x = torch.randn(8, hidden, generator=generator).bfloat16().cuda()
+        y = step(x)
+        text = "wq=nf4 n={} k={} a=bf16"
+        exact = [torch.from_numpy(quern.dequantize(text.format(*w.shape), quern.quantize(
+            text.format(*w.shape), w.numpy()))).cuda().double() for w in (gate, up, down)]
+        h = torch.nn.functional.silu(x.double() @ exact[0].t()) * (x.double() @ exact[1].t())
+        error = error_of(y, h @ exact[2].t())
+        tell(error <= 2 * ERROR["bf16"], f"rank {own}: gate, up, down and all_reduce: {error:.1e}")
+        graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize()
+        with torch.cuda.graph(graph):
+            z = step(x)
+        graph.replay()
+        torch.cuda.synchronize()
+        tell(torch.equal(y, z), f"rank {own}: the same as a CUDA graph")
+        del graph
+        torch.distributed.destroy_process_group()
+
+
 # ---- all ----------------------------------------------------------------------------------------
 
 PARTS = {"machine": machine, "demo": demo, "examples": examples, "promises": promises,
          "torch": torch_path, "bitsandbytes": bitsandbytes_path, "crowd": crowd, "killed": killed,
-         "served": served}
+         "served": served, "devices": devices, "models": models, "ranks": ranks}
+INNER = {"member": member, "rank": rank}  # processes of crowd and ranks
 
 
 def unpack():
@@ -635,8 +829,8 @@ def main(words):
             print("hosts_cuda.py: no NVIDIA GPU here", file=sys.stderr)
             return 77
         return run_all(words[1:])
-    if len(words) == 1 and words[0] in (*PARTS, "member"):
-        {**PARTS, "member": member}[words[0]]()
+    if len(words) == 1 and words[0] in PARTS | INNER:
+        (PARTS | INNER)[words[0]]()
         return failures > 0
     print(__doc__, file=sys.stderr)
     return 2

@@ -7,6 +7,8 @@
                                 product in double precision, and op=dequant against the weights
     layers_cuda.py mixtures     mixtures of experts (op=moe) of every format against the same, their
                                 blocks made by op=moe_align, which is compared with the CPU's
+    layers_cuda.py many         more than 64 rows by cuBLASLt in a workspace, by quern's own kernels
+                                and by torch's dense product: right, and microseconds
     layers_cuda.py chain [N]    N chains (200) of layers that each read what the one before wrote,
                                 with launches that begin early, against the same chains without
     layers_cuda.py time [WORDS] layers of language models of weights as these words of a problem
@@ -347,6 +349,47 @@ def time_layer(ctx, n, k, words):
               f"{2 * n * k / theirs / 1e6:6.2f}", flush=True)
 
 
+# ---- Many rows ----
+
+def check_many(ctx):
+    """Layers of many rows by cuBLASLt, in a workspace of torch's, and by kernels of quern's alone,
+    beside torch's dense product: whether they are right, and microseconds."""
+    wrong = 0
+    print("     N      K    M  workspace MiB  quern us  without us  dense us")
+    for words in ("wq=nf4", "wq=int4 group=128 scale=bf16 zero=u8", "wq=mxfp4", "wq=fp8",
+                  "wq=none"):
+        wq = words.split()[0][3:]
+        for n, k in ((28672, 4096), (4096, 14336), (4096, 4096)):
+            operands, weights = (
+                int4_layer(n, k, 128, "bf16", "u8", "k8", False, "bf16") if wq == "int4" else
+                plain_layer(wq, n, k, "bf16", False, "bf16") if wq in PLAIN else
+                layer(wq, n, k, 32 if wq == "mxfp4" else 64, False, False, "bf16"))
+            op = ctx.op(f"{words} n={n} k={k} a=bf16 c=bf16", m_max=2048)
+            dense = on_gpu(torch.randn, n, k, dtype=torch.bfloat16)
+            for m in (65, 128, 512, 2048):
+                x = on_gpu(torch.randn, m, k, dtype=torch.bfloat16)
+                y = on_gpu(torch.full, (m, n), float("nan")).bfloat16()
+                nbytes = op.workspace(m)
+                space = on_gpu(torch.empty, nbytes, dtype=torch.uint8) if nbytes else None
+                given = {"workspace": space} if nbytes else {}
+                right = x.double() @ weights.t()
+                error, times = 0.0, []
+                for how in (given, {}):
+                    launch(op, m, a=x, c=y, **operands, **how)
+                    error = max(error, ((y.double() - right).abs().max()
+                                        / right.abs().max()).item())
+                    times.append(microseconds(lambda i: launch(op, m, a=x, c=y, **operands,
+                                                               **how)))
+                fine = error <= PRODUCT_ERROR["bf16"] and (nbytes > 0 or m < 2048)
+                wrong += not fine
+                theirs = microseconds(lambda i: torch.matmul(x, dense.t(), out=y))
+                print(f"{n:6} {k:6} {m:4} {nbytes / 2**20:13.1f} {times[0]:9.1f} {times[1]:11.1f} "
+                      f"{theirs:9.1f}  {'ok ' if fine else 'BAD'} {error:.1e} {words}", flush=True)
+            del operands, weights, dense
+            torch.cuda.empty_cache()
+    return wrong
+
+
 # ---- Launches that begin early ----
 
 def check_chains(ctx, count):
@@ -397,10 +440,13 @@ def mixture(words, experts, n, k, bias=False):
         operands, weights = int4_layer(rows, k, 128, "bf16", zero, "k8", bias, "bf16")
     elif wq in PLAIN:
         operands, weights = plain_layer(wq, rows, k, "bf16", bias, "bf16")
-        if wq == "fp8":
-            scales = on_gpu(torch.rand, experts) + 0.1
-            weights = weights / operands["b_scale"].double() * scales.double().repeat_interleave(
-                n)[:, None]
+        if wq == "fp8":  # one scale for an expert, or for each of its 128 by 128 weights
+            shape = (-(-n // 128), -(-k // 128)) if "block128" in words else (1, 1)
+            scales = on_gpu(torch.rand, experts, *shape) + 0.1
+            wide = scales.double().repeat_interleave(-(-n // shape[0]) if shape == (1, 1) else 128,
+                                                     1)[:, :n]
+            wide = wide.repeat_interleave(k if shape == (1, 1) else 128, 2)[:, :, :k]
+            weights = weights / operands["b_scale"].double() * wide.reshape(rows, k)
             operands["b_scale"] = scales
     else:
         operands, weights = layer(wq, rows, k, 32 if wq == "mxfp4" else 64, False, bias, "bf16")
@@ -423,7 +469,9 @@ def routed(op, topk_ids, device_op=None):
 
 
 def check_mixture(ctx, words, experts, top_k, n, k, act):
-    wide = f"op=moe {words} n={n} k={k} a=bf16 c=bf16 experts={experts} top_k={top_k} bias=1{act}"
+    kind = "fp8" if "a=fp8" in words else "bf16"
+    wide = f"op=moe {words.replace(' a=fp8', '')} n={n} k={k} a={kind} c=bf16 experts={experts} "
+    wide += f"top_k={top_k} bias=1{act}"
     wide += " group=128 scale=bf16" if "int4" in words else ""
     op, worst, listed = ctx.op(wide, m_max=64), 0.0, True
     operands, weights = mixture(words, experts, n, k, True)
@@ -432,13 +480,19 @@ def check_mixture(ctx, words, experts, top_k, n, k, act):
         choices = torch.rand(m, experts).topk(top_k).indices.to(torch.int32)
         lists, same = routed(op, choices.numpy(), op.aligner(m))
         listed &= same
-        x = on_gpu(torch.randn, m, k).bfloat16()
+        x, more = on_gpu(torch.randn, m, k).to(ALL_TYPES[kind]), {}
+        values = x.double()
+        if kind == "fp8":
+            blocks = -(-k // 128) if "block128" in words else 0
+            more["a_scale"] = on_gpu(torch.rand, *((m, blocks) if blocks else (1,))) + 0.1
+            values = values * (more["a_scale"].double().repeat_interleave(128, 1)[:, :k]
+                               if blocks else more["a_scale"].double())
         routing = on_gpu(torch.rand, m * top_k)
         y = on_gpu(torch.full, (m * top_k, n // 2 if act else n), float("nan")).bfloat16()
         launch(op, m, a=x, c=y, routing=routing,
-               **dict(zip(("rows", "experts", "rows_used"), lists)), **operands)
+               **dict(zip(("rows", "experts", "rows_used"), lists)), **operands, **more)
         flat = choices.flatten().long().cuda()
-        right = torch.stack([weights[e] @ x[i // top_k].double() + bias[e]
+        right = torch.stack([weights[e] @ values[i // top_k] + bias[e]
                              for i, e in enumerate(flat)])
         if act:
             gate, up = right[:, : n // 2], right[:, n // 2:]
@@ -455,7 +509,8 @@ def check_mixture(ctx, words, experts, top_k, n, k, act):
 def check_mixtures(ctx):
     cases = [(words, experts, top_k, n, k, act)
              for words in ("wq=nf4", "wq=fp4", "wq=mxfp4", "wq=int4", "wq=int4 zero=u8",
-                           "wq=int4 zero=scaled", "wq=fp8", "wq=none")
+                           "wq=int4 zero=scaled", "wq=fp8", "wq=fp8 a=fp8",
+                           "wq=fp8 scale=block128", "wq=fp8 scale=block128 a=fp8", "wq=none")
              for experts, top_k, n, k, act in ((8, 2, 256, 512, ""), (32, 4, 130, 1024, ""),
                                                (128, 8, 384, 256, " act=silu_mul glu=halves"))]
     wrong = sum(not check_mixture(ctx, *case) for case in cases)
@@ -511,7 +566,7 @@ def layer_bytes(n, k, words):
 def main():
     verb, words = sys.argv[1:2], sys.argv[2:]
     if not (verb == ["check"] and set(words) <= {*VALUES, *PLAIN} or
-            verb and verb[0] in ("time", "time-mixtures", "chain", "mixtures")):
+            verb and verb[0] in ("time", "time-mixtures", "chain", "mixtures", "many")):
         print(__doc__, file=sys.stderr)
         return 2
     if not torch.cuda.is_available():
@@ -524,6 +579,8 @@ def main():
             return 1 if check(ctx, words or [*VALUES, *PLAIN]) else 0
         if verb == ["chain"]:
             return 1 if check_chains(ctx, int(words[0]) if words else 200) else 0
+        if verb == ["many"]:
+            return 1 if check_many(ctx) else 0
         if verb == ["mixtures"]:
             return 1 if check_mixtures(ctx) else 0
         if verb == ["time-mixtures"]:

@@ -46,7 +46,7 @@ def quern(site, tmp_path_factory):
     # the rootless toolchain is found beside a build tree only; an installed quern is told
     if (TOP / "build/rocm").is_dir():
         os.environ.setdefault("QUERN_ROCM_PATH", str(TOP / "build/rocm"))
-    os.environ["FAKEHIP_DEVICES"] = "gfx1151,gfx1036"
+    os.environ["FAKEHIP_DEVICES"] = "gfx1151,gfx1036,gfx1151"
     sys.path.insert(0, str(site))
     return importlib.import_module("quern")
 

@@ -39,17 +39,22 @@ def install(hip):
             arrays[0][...] = compute(*arrays[1:])
 
         kept.append(function_type(run))
-        assert hip.hipLaunchHostFunc(stream, kept[-1], None) == 0
+        assert hip.hipLaunchHostFunc(stream_of(result.device.index), kept[-1], None) == 0
         return result
 
+    def current():
+        index = ctypes.c_int()
+        assert hip.hipGetDevice(ctypes.byref(index)) == 0
+        return index.value
+
     class Tensor:
-        """Packed, on GPU 0."""
+        """Packed, on the current GPU."""
 
         is_cuda, is_meta = True, False
 
         def __init__(self, shape, dtype, address=None):
             self.shape, self.dtype = tuple(shape), dtype
-            self.device = types.SimpleNamespace(index=0, type="cuda")
+            self.device = types.SimpleNamespace(index=current(), type="cuda")
             if address is None:
                 pointer = ctypes.c_void_p()
                 size = ctypes.c_size_t(max(1, self.numel() * self.element_size()))
@@ -85,7 +90,7 @@ def install(hip):
             return OnCpu(self.array())
 
         def to(self, *what):
-            """To a type; a device is GPU 0 again."""
+            """To a type; a device is its own."""
             for dtype in what:
                 if isinstance(dtype, DType) and dtype != self.dtype:
                     return on_stream(lambda own: own.astype(STORAGE[str(dtype)]),
@@ -148,28 +153,43 @@ def install(hip):
     for kind in (Tensor, OnCpu):
         kind.__module__, kind.__name__, kind.__qualname__ = "torch", "Tensor", "Tensor"
     torch.Tensor = Tensor
-    torch.empty = lambda shape, dtype, device=None: Tensor(shape, dtype)
-    torch.zeros = lambda shape, dtype, device=None: on_stream(lambda: 0, Tensor(shape, dtype))
+
+    def empty(shape, dtype, device=None):
+        with Device(current() if device is None else device):
+            return Tensor(shape, dtype)
+
+    torch.empty = empty
+    torch.zeros = lambda *words, **more: on_stream(lambda: 0, empty(*words, **more))
     torch.from_numpy = OnCpu
     torch.from_dlpack = lambda value: value.tensor
     torch.as_gpu = lambda array, dtype: Tensor(np.shape(array), dtype).fill(array)
 
     class Device:
         def __init__(self, device):
-            self.index = device.index
+            self.index = getattr(device, "index", device)
 
         def __enter__(self):
+            self.before = current()
             assert hip.hipSetDevice(self.index) == 0
 
         def __exit__(self, *_):
-            pass
+            assert hip.hipSetDevice(self.before) == 0
 
-    stream = ctypes.c_void_p()
-    assert hip.hipStreamCreate(ctypes.byref(stream)) == 0
-    torch.stream = stream
+    streams = {}
+
+    def stream_of(index):
+        """The only one of a GPU that anything runs on."""
+        if index not in streams:
+            with Device(index):
+                streams[index] = ctypes.c_void_p()
+                assert hip.hipStreamCreate(ctypes.byref(streams[index])) == 0
+        return streams[index]
+
+    torch.stream = stream_of(0)
     torch.cuda = types.SimpleNamespace(
-        device=Device, is_available=lambda: True,
-        current_stream=lambda device: types.SimpleNamespace(cuda_stream=stream.value))
+        device=Device, is_available=lambda: True, current_device=current, stream_of=stream_of,
+        current_stream=lambda device: types.SimpleNamespace(
+            cuda_stream=stream_of(device.index).value))
 
     def custom_op(name, mutates_args):
         assert name in ("quern::linear", "quern::moe") and mutates_args == ()

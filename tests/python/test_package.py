@@ -195,6 +195,23 @@ def test_fp8_in_blocks(quern, ctx, a):
         quern.Linear.from_fp8(types.SimpleNamespace(weight=w), ctx)
 
 
+def test_fp8_rows_in_blocks(quern, ctx):
+    """A of fp8 has a scale for each 128 columns of each row: as many rows as the launch has."""
+    text = "wq=fp8 scale=block128 n=64 k=256 a=fp8 c=f32"
+    operands = quern.quantize(text, weights(64, 256))
+    given = quern.quantize("wq=fp8 n=3 k=256 a=bf16", rows(3, 256))
+    x = quern.dequantize("wq=fp8 n=3 k=256 a=bf16", given).astype(np.float64)
+    scales = given["b_scale"].item() * np.array([[1, 2], [4, 1], [1, 0.5]], np.float32)
+    x *= (scales / given["b_scale"].item()).repeat(128, 1)
+    held = {name: ctx.buffer(array) for name, array in operands.items()}
+    op, y = ctx.op(text, m_max=3), ctx.buffer(3 * 64 * 4)
+    op.launch(m=3, a=ctx.buffer(given["b"]), a_scale=ctx.buffer(scales), c=y, **held)
+    exact = quern.dequantize(text, operands).astype(np.float64)
+    assert close(y.read(np.float32, (3, 64)), x @ exact.T, 1e-5)
+    with pytest.raises(ValueError, match=r"a_scale has the shape \(2, 3\); expected \(3, 2\)"):
+        op.launch(m=3, a=ctx.buffer(given["b"]), a_scale=ctx.buffer(scales.T.copy()), c=y, **held)
+
+
 def test_types_of_rows(quern, sim):
     layer = quern.Linear.quantize(sim, weights(32, 64), wq="nf4", a="bf16")
     x = rows(2, 64)
@@ -721,6 +738,49 @@ def test_torch_tensors_on_the_gpu(quern, gpu, hip):
         gate, up = np.split(rounded @ exact.T, 2, axis=1)
         got = (z.array().astype(np.uint32) << 16).view(np.float32).reshape(6, 16)
         assert close(got, gate / (1 + np.exp(-gate)) * up, 2e-2)
+    finally:
+        del sys.modules["torch"]
+        sys.modules.pop("quern.torch_ops", None)
+
+
+def test_each_layer_on_its_gpu(quern, gpu, hip):
+    """With the same stand-in and two GPUs: a context that names none is of torch's current one, and
+    a layer whose weights are on another GPU than the context's is computed there."""
+    if importlib.util.find_spec("torch"):
+        pytest.skip("torch itself is here")
+    import stand_in_torch
+    torch = stand_in_torch.install(hip)
+    try:
+        with torch.cuda.device(2), quern.Context() as there:
+            assert there.gpu == ("hip", 2)
+            with quern.Context(device="hip") as named, quern.Context(index=0) as first:
+                assert named.gpu == ("hip", 2) and first.gpu == ("hip", 0)
+            assert there.on(2) is there and quern.Context.shared(index=2) is there
+        assert gpu.on(0) is gpu
+        with torch.cuda.device(1), pytest.raises(quern.Error, match="gfx1036"):
+            quern.Context()
+        text = "wq=nf4 n=32 k=128 a=bf16"
+        operands = quern.quantize(text, weights(32, 128))
+        exact = quern.dequantize(text, operands).astype(np.float64)
+        bits = (rows(3, 128).view(np.uint32) >> 16).astype(np.uint16)
+        right = (bits.astype(np.uint32) << 16).view(np.float32) @ exact.T
+        made = []
+        for index in (2, 0, 2):
+            with torch.cuda.device(index):
+                layer = linear4bit(operands, 32, 128, lambda name, array: torch.as_gpu(
+                    array, torch.uint8 if name == "b" else torch.float32),
+                    compute_dtype=torch.bfloat16)
+                x = torch.as_gpu(bits, torch.bfloat16)
+            made.append(quern.replace_linear4bit(layer, gpu))
+            assert made[-1].context.gpu == ("hip", index)
+            y = layer.forward(x)  # while another GPU is the current one
+            assert torch.cuda.current_device() == 0 and y.device.index == index
+            assert hip.hipStreamSynchronize(torch.cuda.stream_of(index)) == 0
+            with torch.cuda.device(index):
+                assert close((y.array().astype(np.uint32) << 16).view(np.float32), right)
+        assert made[0].context is made[2].context is gpu.on(2) and made[1].context is gpu
+        with pytest.raises(ValueError, match="x is on GPU 0; the layer is on GPU 2"):
+            made[0](torch.as_gpu(bits, torch.bfloat16))
     finally:
         del sys.modules["torch"]
         sys.modules.pop("quern.torch_ops", None)

@@ -15,7 +15,7 @@ from typing import Any, Callable, Sequence
 import numpy as np
 
 from . import _native as native
-from .arrays import Gpu, torch_kind
+from .arrays import Gpu, is_torch, torch_kind
 from .buffer import Buffer, Handle
 from .op import Op
 
@@ -78,13 +78,19 @@ class Event:
             native.library.quern_status_name(e.status).decode())
 
 
-def _device_of_torch() -> str | None:
-    """The kind of GPU that the process' torch uses, if it has torch and that sees one: a context of
-    another kind could not read its tensors."""
+def _resolved(given: dict[str, Any]) -> dict[str, Any]:
+    """The options of a context with the device and index that it has. What is not said is torch's,
+    where the process has torch and that sees a GPU: a context of another one could not read its
+    tensors. Of several GPUs it is torch's current one, as for torch.device("cuda")."""
+    device, index = given["device"], given["index"]
     torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_available():
-        return None
-    return torch_kind(torch)
+    kind = torch_kind(torch) if torch is not None and torch.cuda.is_available() else None
+    named = device or os.environ.get("QUERN_DEVICE")
+    if not (named or given["target"] or os.environ.get("QUERN_TARGET")):
+        device = named = kind
+    if index is None:
+        index = torch.cuda.current_device() if kind and named == kind else 0
+    return {**given, "device": device, "index": native.integer("index", index)}
 
 
 def seal(state: str) -> None:
@@ -101,14 +107,22 @@ def opened(context: Any) -> "Context":
     return context
 
 
+def context_of(value: Any, given: "Context") -> "Context":
+    """The context with the given one's options of the GPU that a torch tensor is on; the given one
+    for what is in host memory."""
+    return given.on(value.device.index) if is_torch(value) and value.is_cuda else given
+
+
 class Context(Handle):
     """One device, the kernel cache and the compiler. With a target and no device it is a software
-    GPU of that target, which computes the same bits, slowly; with neither, the first GPU, of the
-    kind that torch uses where the process has it. What is not given comes from the environment:
+    GPU of that target, which computes the same bits, slowly; with neither, a GPU of the kind that
+    torch uses where the process has it. `index` says which GPU, and is torch's current one if not
+    given, without torch the first. What is not given comes from the environment:
     docs/embedding.md. Without `log`, the library's warnings (a bundle that is not used, a cache
     that cannot be written to) are RuntimeWarnings."""
 
-    def __init__(self, target: str | None = None, *, device: str | None = None, index: int = 0,
+    def __init__(self, target: str | None = None, *, device: str | None = None,
+                 index: int | None = None,
                  cache_dir: str | os.PathLike[str] | None = None, cache_mode: str | None = None,
                  cache_trust: str | None = None, blas: str | None = None,
                  base: str | None = None, weights: str | None = None,
@@ -124,6 +138,8 @@ class Context(Handle):
                  log_level: str | None = None,
                  event: Callable[[Event], None] | None = None) -> None:
         self._given = {name: value for name, value in locals().items() if name != "self"}
+        self._key = _resolved(self._given)  # of equal ones one context is enough
+        device, index = self._key["device"], self._key["index"]
 
         def happened(_user: Any, e: Any) -> None:
             if event:
@@ -141,12 +157,9 @@ class Context(Handle):
         opening, said = True, []
         self._callbacks: list[Any] = [native.LOG_FUNCTION(line),
                                       native.EVENT_FUNCTION(happened)]
-        if not (device or target or os.environ.get("QUERN_DEVICE") or
-                os.environ.get("QUERN_TARGET")):
-            device = _device_of_torch()
         options = native.Options(
             device=native.choose("device", _DEVICES, device),
-            device_index=native.integer("index", index),
+            device_index=index,
             target=_bytes(target), cache_dir=_bytes(cache_dir),
             cache_mode=native.choose("cache_mode", _MODES, cache_mode),
             cache_trust=native.choose("cache_trust", _TRUSTS, cache_trust),
@@ -191,10 +204,18 @@ class Context(Handle):
         given = {name: parameter.default
                  for name, parameter in inspect.signature(cls).parameters.items()}
         given.update(options)
+        key = _resolved(given)
         for context in _opened:
-            if context._given == given and context._finalizer.alive:
+            if context._key == key and context._finalizer.alive:
                 return context
         return cls(**options)
+
+    def on(self, index: int) -> "Context":
+        """The context with the same options on another GPU of the same kind, shared as `shared`
+        says; this one on its own GPU. A context of a software GPU is there for all tensors."""
+        if self.gpu is None or self.gpu.index == index:
+            return self
+        return Context.shared(**{**self._given, "device": self.gpu.kind, "index": index})
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Context":
         """Itself: copies of what is on a GPU are on the same GPU."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from . import _native as native
 from .arrays import STORAGE, from_type, host_array, is_torch, to_type, type_name
-from .context import Context, opened
+from .context import Context, context_of, opened
 from .op import A_TYPES
 from .product import Product, check_context
 from .weights import quantize
@@ -219,7 +219,8 @@ def replace_linear4bit(model: Any, context: Context, *, compute_type: str | None
                        m_max: int = 8, predicate: Callable[[str, Any], bool] | None = None,
                        progress: Callable[[int, int, str], None] | None = None) -> Any:
     """Lets quern compute bitsandbytes' Linear4bit from now on, for inference: the `forward` of each
-    becomes a Linear of its weights, which stay where they are. `del layer.forward` undoes it.
+    becomes a Linear of its weights, which stay where they are: on another GPU than the context's
+    by `context.on` of that. `del layer.forward` undoes it.
 
     Of a model, all its Linear4bit are replaced for which `predicate(name, module)` is true, all if
     not given; `progress(done, total, name)` is told before each. The result, a `Replaced`, says
@@ -232,6 +233,6 @@ def replace_linear4bit(model: Any, context: Context, *, compute_type: str | None
     if not hasattr(model, "weight"):
         raise TypeError(f"model is a {type(model).__name__}; expected a torch.nn.Module, or one "
                         "Linear4bit")
-    linear = Linear.from_bitsandbytes(model, context, **words)
+    linear = Linear.from_bitsandbytes(model, context_of(model.weight, context), **words)
     model.forward = linear.__call__
     return linear

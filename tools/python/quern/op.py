@@ -156,17 +156,17 @@ class Op(Handle):
                 raise TypeError(f"{name!r} is no operand; {self.problem} has "
                                 f"{', '.join((*self.operands, 'workspace'))}")
             held[name] = memory_of(name, value, self.context.gpu, stream)
-        self._check_sizes(held, m, lda, ldc, slots)
-        self._check_kinds(held, lda, ldc)
+        needed = self._operands_at(max(m, 1))
+        self._check_sizes(held, needed, m, lda, ldc, slots)
+        self._check_kinds(held, needed, lda, ldc)
         args = native.Args(lda=lda, ldc=ldc, slots=slots,
                            flags=_WEIGHTS_CONSTANT if weights_constant else 0,
                            **{n: memory.address for n, memory in held.items()})
         native.call("quern_op_launch", self._handle, ctypes.byref(args), m, stream)
 
-    def _check_sizes(self, held: dict[str, Memory], m: int, lda: int, ldc: int,
-                     slots: int) -> None:
+    def _check_sizes(self, held: dict[str, Memory], needed: dict[str, native.Operand], m: int,
+                     lda: int, ldc: int, slots: int) -> None:
         """Refuses operands that are too small: the GPU would read beyond their end."""
-        needed = self._operands_at(max(m, 1))
         for name, memory in held.items():
             if name == "workspace" and memory.nbytes is not None and memory.nbytes < (
                     least := self.workspace(m)):
@@ -185,19 +185,20 @@ class Op(Handle):
                 raise ValueError(f"{name} has {memory.nbytes} bytes; {least} are needed for "
                                  f"m={m} of {self.problem}")
 
-    def _check_kinds(self, held: dict[str, Memory], lda: int, ldc: int) -> None:
+    def _check_kinds(self, held: dict[str, Memory], needed: dict[str, native.Operand], lda: int,
+                     ldc: int) -> None:
         """One of other elements, or another shape, would be read as what it is not."""
         for name, memory in held.items():
-            if name not in self.operands:
+            if name not in needed:
                 continue
             rows = {"a": (lda, self.k), "c": (ldc, self.columns)}.get(name)
             if rows is None:
                 lists = name in native.OF_A_LAUNCH  # of op=moe, as long as m has them
                 check_operand(name, memory.dtype, None if lists else memory.shape,
-                              self.operands[name])
+                              needed[name])
                 continue
             written = name == "c" and isinstance(memory.owner, Buffer)  # over what was in it
-            check_operand(name, None if written else memory.dtype, None, self.operands[name])
+            check_operand(name, None if written else memory.dtype, None, needed[name])
             if not rows[0] and not isinstance(memory.owner, Buffer):
                 check_rows(name, memory.shape, rows[1])
 

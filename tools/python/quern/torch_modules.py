@@ -14,7 +14,7 @@ import torch
 
 from . import _native as native
 from .arrays import host_array
-from .context import Context, opened
+from .context import Context, context_of, opened
 from .linear import Linear, check_words, torch_type
 from .moe import MoE
 from .product import Product
@@ -112,8 +112,8 @@ class QuantizedWeights(torch.nn.Module):
 
 
 class QuantizedLinear(QuantizedWeights):
-    """A torch.nn.Linear with quantised weights that quern computes with. Copies and pickles keep
-    the weights and how the context was opened."""
+    """A torch.nn.Linear with quantised weights that quern computes with, on the GPU that they are
+    moved to. Copies and pickles keep the weights and how the context was opened."""
 
     def __init__(self, context: Context, problem: str, m_max: int = 8) -> None:
         """A module whose weights are yet to be loaded with load_state_dict."""
@@ -138,8 +138,9 @@ class QuantizedLinear(QuantizedWeights):
 
     @torch.compiler.disable
     def _load(self) -> Linear:
-        """The layer of the buffers as they are now: tensors on the context's GPU are used in place,
-        others are copied to it."""
+        """The layer of the buffers as they are now: tensors on a GPU are used in place, by the
+        context of that GPU, others are copied to that of the context there is."""
+        self.context = context_of(self.problem_text, self.context)
         if self.context.gpu is None:
             check_not_traced(self.context)
         self._linear = Linear(self.context, self.problem, self.operands(self.context), self.m_max)
@@ -190,6 +191,7 @@ class QuantizedMoE(torch.nn.Module):
 
     @torch.compiler.disable
     def _load(self) -> None:
+        self.context = context_of(self.gate_up.problem_text, self.context)
         if self.context.gpu is None:
             check_not_traced(self.context)
         self._moe = MoE(self.context, self.gate_up.problem, self.gate_up.operands(self.context),
@@ -279,7 +281,7 @@ def replace_in_model(model: torch.nn.Module, context: Context, predicate: Predic
     native.integer("m_max", words["m_max"])
 
     def one(_name: str, module: Any) -> Linear:
-        linear = Linear.from_bitsandbytes(module, context, **words)
+        linear = Linear.from_bitsandbytes(module, context_of(module.weight, context), **words)
         module.forward = linear.__call__
         return linear
 
@@ -293,13 +295,15 @@ def replace_linear(model: torch.nn.Module, context: Context, *, wq: str = "nf4",
                    a: str | None = None, m_max: int = 8, predicate: Predicate | None = None,
                    progress: Progress | None = None, **words: Any) -> Replaced:
     """Quantises a model's torch.nn.Linear layers and puts a QuantizedLinear in the place of each;
-    their own weights are freed as far as nobody else holds them. `a` is the type of activations,
-    that of the layer's weights if not given; `words` are more of the problem: group=128, …
-    `predicate(name, module)` says which to replace, all if not given; `progress(done, total, name)`
-    is told before each. Subclasses of Linear, whose forward is another, weights that are shared
-    with other modules, as those of a tied lm_head are, and what quern cannot serve stay as they
-    are: the result says which and why. What is not about one layer, as a misspelt word or a
-    compiler that is not there, is raised, and what was replaced before stays so."""
+    their own weights are freed as far as nobody else holds them. Of a model that is spread over
+    several GPUs each layer is computed where its weights are, by `context.on` of that. `a` is the
+    type of activations, that of the layer's weights if not given; `words` are more of the problem:
+    group=128, … `predicate(name, module)` says which to replace, all if not given;
+    `progress(done, total, name)` is told before each. Subclasses of Linear, whose forward is
+    another, weights that are shared with other modules, as those of a tied lm_head are, and what
+    quern cannot serve stay as they are: the result says which and why. What is not about one layer,
+    as a misspelt word or a compiler that is not there, is raised, and what was replaced before
+    stays so."""
     return replace_layers(model, context, _unless(predicate), progress, words, wq=wq, a=a,
                           m_max=m_max)
 
@@ -330,7 +334,8 @@ def replace_layers(model: torch.nn.Module, context: Context, why_left: WhyLeft,
         if module._forward_hooks or module._forward_pre_hooks:
             raise ValueError("it has hooks, which a layer in its place would not run")
         new = QuantizedLinear.of(Linear.quantize(
-            context, module, wq=wq, a=a or torch_type(module.weight.dtype), m_max=m_max, **words))
+            context_of(module.weight, context), module, wq=wq,
+            a=a or torch_type(module.weight.dtype), m_max=m_max, **words))
         new.train(module.training)
         parent, _, child = name.rpartition(".")
         setattr(model.get_submodule(parent), child, new)

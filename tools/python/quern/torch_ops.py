@@ -77,10 +77,17 @@ def register(layer: Union[Linear, MoE]) -> None:
         layer.registered = True
 
 
-def apply(layer: Linear, x: Tensor) -> Tensor:
-    """What Linear.__call__ does with a tensor on its GPU."""
+def _check_input(layer: Union[Linear, MoE], x: Tensor) -> None:
     if x.dtype != _TYPES[layer.a_type]:
         raise TypeError(f"x is {x.dtype}; the layer was made for {_TYPES[layer.a_type]}")
+    gpu = layer.context.gpu
+    if gpu is not None and x.device.index != gpu.index:
+        raise ValueError(f"x is on GPU {x.device.index}; the layer is on GPU {gpu.index}")
+
+
+def apply(layer: Linear, x: Tensor) -> Tensor:
+    """What Linear.__call__ does with a tensor on its GPU."""
+    _check_input(layer, x)
     if not all(isinstance(value, Tensor) for value in layer.operands.values()):
         # weights in quern's own memory: no operator can carry them
         y = _result_like(x, layer.op.problem)
@@ -217,8 +224,7 @@ def _of_dlpack(value: Any) -> Any:
 
 def apply_moe(layer: MoE, x: Tensor, topk_ids: Any, topk_weights: Any) -> Tensor:
     """What MoE.forward does with tokens on its GPU."""
-    if x.dtype != _TYPES[layer.a_type]:
-        raise TypeError(f"x is {x.dtype}; the layer was made for {_TYPES[layer.a_type]}")
+    _check_input(layer, x)
     topk_ids, topk_weights = _of_dlpack(topk_ids), _of_dlpack(topk_weights)
     if not is_torch(topk_ids):
         topk_ids = torch.from_numpy(np.ascontiguousarray(topk_ids))

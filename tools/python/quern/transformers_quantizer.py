@@ -30,11 +30,12 @@ _log = logging.getLogger("quern")
 @register_quantization_config("quern")
 class QuernConfig(QuantizationConfigMixin):
     """Which format the weights of a model's linear layers get and which GPU computes. `target`
-    names a software GPU; with neither `target` nor `device` the first real one is used, or what
-    the environment says. What has no name here is more of the problem, group=128, zero="u8", and
-    may be given as `words`, {"group": 128}, too. Names in `modules_to_not_convert`, a layer's own
-    or the end of its full name, keep the checkpoint's weights, and so does the model's output layer
-    when nothing is named; one that is of no layer is a warning of the logger "quern"."""
+    names a software GPU; with neither `target` nor `device` each layer is computed on the GPU that
+    it was loaded to, or by what the environment says. What has no name here is more of the problem,
+    group=128, zero="u8", and may be given as `words`, {"group": 128}, too. Names in
+    `modules_to_not_convert`, a layer's own or the end of its full name, keep the checkpoint's
+    weights, and so does the model's output layer when nothing is named; one that is of no layer is
+    a warning of the logger "quern"."""
 
     def __init__(self, wq: str = "nf4", *, a: str | None = None, m_max: int = 8,
                  words: dict[str, Any] | None = None, target: str | None = None,
