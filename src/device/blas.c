@@ -38,6 +38,7 @@ const struct blas_library blas_nvidia = {
     .names = cuda_names,
     .stem = "libcublasLt",
     .only_loaded = true,
+    .any_rows = true,
     .not_supported = CUBLAS_NOT_SUPPORTED,
     .compute_f32 = CUBLAS_COMPUTE_32F,
     .op_none = CUBLAS_OP_N,
@@ -64,6 +65,8 @@ struct blas {
 
 struct device_product {
     struct blas *blas;
+    int type;
+    int64_t n, k, rows;
     void *desc, *w, *a, *c; /* descriptors */
     union blas_result chosen;
 };
@@ -201,8 +204,25 @@ static quern_status choose(struct device_product *p, void *preference)
     return QUERN_OK;
 }
 
-static quern_status describe(struct device_product *p, int type, uint64_t n, uint64_t k,
-                             uint64_t rows)
+/* Descriptors of A and C with so many rows. */
+static quern_status describe_rows(const struct device_product *p, int64_t rows, void **a, void **c)
+{
+    const uint64_t n = (uint64_t)p->n, k = (uint64_t)p->k;
+
+    BLAS_TRY(p->blas->api, MatrixLayoutCreate, a, p->type, k, (uint64_t)rows, p->k);
+    BLAS_TRY(p->blas->api, MatrixLayoutCreate, c, p->type, n, (uint64_t)rows, p->n);
+    return QUERN_OK;
+}
+
+static void forget_rows(const struct device_product *p, void *a, void *c)
+{
+    if (a)
+        p->blas->api->MatrixLayoutDestroy(a);
+    if (c)
+        p->blas->api->MatrixLayoutDestroy(c);
+}
+
+static quern_status describe(struct device_product *p)
 {
     const struct blas_library *const l = p->blas->api->library;
     const int32_t transposed = l->op_transposed, as_is = l->op_none;
@@ -212,9 +232,9 @@ static quern_status describe(struct device_product *p, int type, uint64_t n, uin
     BLAS_TRY(p->blas->api, MatmulDescSetAttribute, p->desc, l->desc_transa, &transposed,
              sizeof transposed);
     BLAS_TRY(p->blas->api, MatmulDescSetAttribute, p->desc, l->desc_transb, &as_is, sizeof as_is);
-    BLAS_TRY(p->blas->api, MatrixLayoutCreate, &p->w, type, k, n, (int64_t)k);
-    BLAS_TRY(p->blas->api, MatrixLayoutCreate, &p->a, type, k, rows, (int64_t)k);
-    BLAS_TRY(p->blas->api, MatrixLayoutCreate, &p->c, type, n, rows, (int64_t)n);
+    BLAS_TRY(p->blas->api, MatrixLayoutCreate, &p->w, p->type, (uint64_t)p->k, (uint64_t)p->n,
+             p->k);
+    TRY(describe_rows(p, p->rows, &p->a, &p->c));
     BLAS_TRY(p->blas->api, MatmulPreferenceCreate, &preference);
     const quern_status status = choose(p, preference);
     p->blas->api->MatmulPreferenceDestroy(preference);
@@ -227,9 +247,9 @@ quern_status blas_product_make(struct blas *blas, bool bf16, int64_t n, int64_t 
     struct device_product *const p = os.calloc(1, sizeof *p);
 
     FAIL_IF(!p, QUERN_E_MEMORY, "out of memory for a product of %s", blas->api->library->title);
-    p->blas = blas;
-    const quern_status status =
-        describe(p, bf16 ? BLAS_R_16BF : BLAS_R_16F, (uint64_t)n, (uint64_t)k, (uint64_t)rows);
+    *p = (struct device_product){
+        .blas = blas, .type = bf16 ? BLAS_R_16BF : BLAS_R_16F, .n = n, .k = k, .rows = rows};
+    const quern_status status = describe(p);
     if (status != QUERN_OK) {
         blas_product_free(p);
         return status;
@@ -238,14 +258,28 @@ quern_status blas_product_make(struct blas *blas, bool bf16, int64_t n, int64_t 
     return QUERN_OK;
 }
 
-quern_status blas_product_run(const struct device_product *p, const void *a, const void *w, void *c,
-                              void *workspace, void *stream)
+static quern_status run(const struct device_product *p, const void *a, void *a_rows, const void *w,
+                        void *c, void *c_rows, void *workspace, void *stream)
 {
     const float one = 1, zero = 0;
 
-    BLAS_TRY(p->blas->api, Matmul, p->blas->handle, p->desc, &one, w, p->w, a, p->a, &zero, c, p->c,
-             c, p->c, &p->chosen.algorithm, workspace, DEVICE_PRODUCT_WORKSPACE, stream);
+    BLAS_TRY(p->blas->api, Matmul, p->blas->handle, p->desc, &one, w, p->w, a, a_rows, &zero, c,
+             c_rows, c, c_rows, &p->chosen.algorithm, workspace, DEVICE_PRODUCT_WORKSPACE, stream);
     return QUERN_OK;
+}
+
+quern_status blas_product_run(const struct device_product *p, int64_t rows, const void *a,
+                              const void *w, void *c, void *workspace, void *stream)
+{
+    void *a_rows = NULL, *c_rows = NULL;
+
+    if (rows == p->rows)
+        return run(p, a, p->a, w, c, p->c, workspace, stream);
+    quern_status status = describe_rows(p, rows, &a_rows, &c_rows);
+    if (status == QUERN_OK)
+        status = run(p, a, a_rows, w, c, c_rows, workspace, stream);
+    forget_rows(p, a_rows, c_rows);
+    return status;
 }
 
 void blas_product_free(struct device_product *p)
@@ -256,9 +290,6 @@ void blas_product_free(struct device_product *p)
         p->blas->api->MatmulDescDestroy(p->desc);
     if (p->w)
         p->blas->api->MatrixLayoutDestroy(p->w);
-    if (p->a)
-        p->blas->api->MatrixLayoutDestroy(p->a);
-    if (p->c)
-        p->blas->api->MatrixLayoutDestroy(p->c);
+    forget_rows(p, p->a, p->c);
     os.free(p);
 }

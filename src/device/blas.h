@@ -18,6 +18,7 @@ struct blas_library {
     const char *const *names; /* the best first; ends with null */
     const char *stem;         /* that all of its names begin with */
     bool only_loaded;         /* it is used where the process has it, and never loaded for it */
+    bool any_rows;            /* an algorithm chosen for some rows of A serves fewer as well */
     int not_supported;        /* a status */
     int compute_f32, op_none, op_transposed;
     int desc_transa, desc_transb; /* attributes of a product */
@@ -43,10 +44,11 @@ void blas_close(struct blas *blas);
  */
 quern_status blas_product_make(struct blas *blas, bool bf16, int64_t n, int64_t k, int64_t rows,
                                struct device_product **product);
-/* Puts the product on the stream. Nothing here allocates, locks or waits; what the library
- * does in its call is not known. */
-quern_status blas_product_run(const struct device_product *product, const void *a, const void *w,
-                              void *c, void *workspace, void *stream);
+/* Puts the product on the stream, of `rows` of A: those that it was made for, or where the library
+ * has any_rows fewer. Nothing here locks or waits; what the library does in its calls, with fewer
+ * rows also those that describe two matrices, is not known. */
+quern_status blas_product_run(const struct device_product *product, int64_t rows, const void *a,
+                              const void *w, void *c, void *workspace, void *stream);
 void blas_product_free(struct device_product *product);
 
 #endif

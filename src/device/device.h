@@ -66,13 +66,14 @@ struct device_functions {
      * Products by the vendor's matrix library: c[rows,n] = a[rows,k] · w[n,k]^T, packed, all f16 or
      * bf16. Null for devices that have no such library. QUERN_E_DEVICE: the library is not
      * installed or cannot make this product. product_make blocks; product_run puts the product on a
-     * stream, with a workspace of DEVICE_PRODUCT_WORKSPACE bytes at a multiple of 256.
+     * stream, with a workspace of DEVICE_PRODUCT_WORKSPACE bytes at a multiple of 256, for as many
+     * rows as it was made for, or fewer where facts.any_rows says so.
      */
     quern_status (*product_make)(struct device *d, bool bf16, int64_t n, int64_t k, int64_t rows,
                                  struct device_product **product);
     quern_status (*product_run)(struct device *d, const struct device_product *product,
-                                const void *a, const void *w, void *c, void *workspace,
-                                void *stream);
+                                int64_t rows, const void *a, const void *w, void *c,
+                                void *workspace, void *stream);
     void (*product_free)(struct device *d, struct device_product *product);
     void (*close)(struct device *d);
 };
@@ -87,6 +88,7 @@ struct device_facts {
     uint64_t cache_bytes;  /* the last cache that it reports; 0: not known */
     char runtime[512];     /* the runtime's file; "": a software device */
     int runtime_version;   /* the number that the runtime gives itself: hipRuntimeGetVersion */
+    bool any_rows;         /* products run with fewer rows than they were made for, too */
 };
 
 /* Every device starts with this. */

@@ -9,9 +9,9 @@
  * device (CUDA: no context) is lent the context's for the call.
  *
  * Everything else sets the device and restores the caller's. Calls that a capture of this thread
- * forbids are made in the relaxed mode, which leaves the capture alone. After a failed call the
- * thread's last error is taken back: a host that polls it sees only its own. An error that leaves
- * the device of no more use is said once as what it is; then every call says so by itself.
+ * forbids are made in the relaxed mode, which leaves the capture alone. A failed call's error is
+ * taken back, so that a host that polls sees only its own. One that leaves the device of no more
+ * use is said once as what it is; then every call says so by itself.
  */
 #include "device/gpu.h"
 
@@ -373,13 +373,13 @@ static quern_status product_make(struct device *base, bool bf16, int64_t n, int6
 }
 
 static quern_status product_run(struct device *base, const struct device_product *product,
-                                const void *a, const void *w, void *c, void *workspace,
-                                void *stream)
+                                int64_t rows, const void *a, const void *w, void *c,
+                                void *workspace, void *stream)
 {
     struct gpu *const d = of(base);
 
     TRY(check_process(d));
-    const quern_status status = blas_product_run(product, a, w, c, workspace, stream);
+    const quern_status status = blas_product_run(product, rows, a, w, c, workspace, stream);
     if (status != QUERN_OK)
         (void)d->api->last_error();
     return status;
@@ -459,11 +459,11 @@ static quern_status read_facts(struct gpu *d)
     GPU_TRY(d, memory, &memory, d->index);
     GPU_TRY(d, version, &f->runtime_version);
     snprintf(f->runtime, sizeof f->runtime, "%s", d->api->path);
-    /* Where there are workgroup processors the runtime counts those, of two compute units each,
-     * "physical" ones too (ROCm/clr, rocclr/device/rocm/rocdevice.cpp: enableWgpMode_). */
+    /* A workgroup processor counts as one (ROCm/clr, rocdevice.cpp: enableWgpMode_). */
     f->compute_units = (unsigned)units * (d->base.id.target->wgp ? 2 : 1);
     f->clock_ghz = clock * 1e-6;
     f->memory_bytes = memory;
+    f->any_rows = d->runtime->blas->any_rows;
     f->cache_bytes = cache > 0 ? (uint64_t)cache : 0;
     GPU_TRY(d, retain, &d->context, d->index);
     return QUERN_OK;

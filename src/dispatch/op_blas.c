@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Many rows by hipBLASLt or cuBLASLt: the weights are made 16-bit in the caller's workspace by an
- * op of op=dequant, then rows are multiplied in products of fixed sizes, powers of two, that were
- * prepared when the op was made; so a launch of any M allocates nothing here and needs no lock.
- * Rows that are left, fewer than the smallest product has, go to the op's own kernels; so do all
- * rows when the caller gives no workspace or its rows are not packed.
+ * op of op=dequant, then rows are multiplied by products whose sizes, powers of two, were prepared
+ * when the op was made; so a launch of any M allocates nothing here and needs no lock. cuBLASLt's
+ * algorithm for so many rows serves fewer, so that all rows, up to the largest size, are one
+ * product; hipBLASLt's may not, and has a product for each binary digit of M. Rows that are left,
+ * fewer than the smallest product has, go to the op's own kernels; so do all rows when the caller
+ * gives no workspace or its rows are not packed.
  */
 #include "dispatch/dispatch.h"
 
@@ -18,8 +20,9 @@
 
 struct op_blas {
     int64_t from;
-    quern_op *weights;   /* null: W is 16-bit as it is */
-    size_t weight_bytes; /* of the workspace, for weights; hipBLASLt's part follows */
+    atomic_bool any_rows; /* whether products may be given fewer rows: until one fails so */
+    quern_op *weights;    /* null: W is 16-bit as it is */
+    size_t weight_bytes;  /* of the workspace, for weights; hipBLASLt's part follows */
     size_t count;
     struct device_product *products[PRODUCTS_MAX]; /* products[i] is for from << i rows */
     atomic_bool ran[PRODUCTS_MAX];                 /* it was launched once: its code is loaded */
@@ -59,6 +62,7 @@ static quern_status make(quern_op *op, const struct plan_blas *plan, enum quern_
     const struct quern_problem *const p = &op->spelling.problem;
 
     b->from = plan->from;
+    atomic_init(&b->any_rows, device->facts.any_rows);
     b->weight_bytes = ((size_t)plan->weight_bytes + WORKSPACE_ALIGN - 1) & ~(WORKSPACE_ALIGN - 1);
     for (int64_t rows = plan->from; rows <= PLAN_BLAS_ROWS; rows *= 2) {
         TRY(device->functions->product_make(device, p->a == QUERN_BF16, p->n, p->k, rows,
@@ -116,6 +120,26 @@ static bool serves(const struct op_blas *b, const struct quern_problem *p,
            (!args->ldc || args->ldc == p->n);
 }
 
+/* The product that takes the first of the rows that are left; `count`: they are too few. */
+static size_t next_product(const struct op_blas *b, int64_t left)
+{
+    const bool any_rows = atomic_load_explicit(&b->any_rows, memory_order_relaxed);
+    size_t i = 0;
+
+    if (left < b->from)
+        return b->count;
+    while (i + 1 < b->count && (any_rows ? b->from << i < left : b->from << (i + 1) <= left))
+        i++;
+    return i;
+}
+
+static int64_t rows_of(const struct op_blas *b, size_t product, int64_t left)
+{
+    const int64_t most = b->from << product;
+
+    return left < most ? left : most;
+}
+
 /* Whether products can be launched for m rows. In a capture none may be launched for the first
  * time: hipBLASLt loads a kernel's code at its first launch, which breaks the capture. */
 static quern_status check_capture(quern_op *op, const struct op_blas *b, int64_t m, void *stream,
@@ -123,28 +147,25 @@ static quern_status check_capture(quern_op *op, const struct op_blas *b, int64_t
 {
     bool capturing = false, ran = true;
 
-    for (size_t i = 0; i < b->count; i++) {
-        const int64_t rows = b->from << i;
-        if (i + 1 == b->count ? m >= rows : m & rows)
-            ran = ran && atomic_load_explicit(&b->ran[i], memory_order_relaxed);
-    }
+    for (size_t i; (i = next_product(b, m)) < b->count; m -= rows_of(b, i, m))
+        ran = ran && atomic_load_explicit(&b->ran[i], memory_order_relaxed);
     if (!ran)
         TRY(op->ctx->device->functions->capturing(op->ctx->device, stream, &capturing));
     *usable = ran || !capturing;
     return QUERN_OK;
 }
 
-static quern_status multiply(quern_op *op, struct op_blas *b, size_t i, int64_t first,
-                             const struct quern_args *args, const void *weights, void *stream)
+static quern_status multiply(quern_op *op, struct op_blas *b, size_t i, int64_t first, int64_t rows,
+                             const struct quern_args *args, void *stream)
 {
     struct device *const device = op->ctx->device;
     const struct quern_problem *const p = &op->spelling.problem;
     const size_t element = dtype_bytes(p->a);
 
-    TRY(device->functions->product_run(device, b->products[i],
-                                       (const char *)args->a + (size_t)(first * p->k) * element,
-                                       weights, (char *)args->c + (size_t)(first * p->n) * element,
-                                       (char *)args->workspace + b->weight_bytes, stream));
+    TRY(device->functions->product_run(
+        device, b->products[i], rows, (const char *)args->a + (size_t)(first * p->k) * element,
+        b->weights ? args->workspace : args->b, (char *)args->c + (size_t)(first * p->n) * element,
+        (char *)args->workspace + b->weight_bytes, stream));
     atomic_store_explicit(&b->ran[i], true, memory_order_relaxed);
     return QUERN_OK;
 }
@@ -171,11 +192,16 @@ quern_status op_blas_choose(quern_op *op, const struct quern_args *args, int64_t
 quern_status op_blas_multiply(quern_op *op, struct op_blas *b, const struct quern_args *args,
                               int64_t m, void *stream, int64_t *done)
 {
-    for (size_t i = b->count; i--;)
-        while (m - *done >= b->from << i) {
-            TRY(multiply(op, b, i, *done, args, b->weights ? args->workspace : args->b, stream));
-            *done += b->from << i;
-        }
+    for (size_t i; (i = next_product(b, m - *done)) < b->count;) {
+        const int64_t rows = rows_of(b, i, m - *done);
+        const quern_status status = multiply(op, b, i, *done, rows, args, stream);
+        if (status == QUERN_OK)
+            *done += rows;
+        else if (rows < b->from << i) /* as nothing promises: whole products from now on */
+            atomic_store(&b->any_rows, false);
+        else
+            return status;
+    }
     return QUERN_OK;
 }
 

@@ -51,9 +51,11 @@ struct records {
 
 static struct records records_of(const struct elf *elf, const struct elf_section *s)
 {
-    const uint8_t *const at = elf->bytes + s->offset;
+    /* a section without bytes may say that it is anywhere, also where no pointer reaches */
+    const bool empty = s->type == ELF_SHT_NOBITS;
+    const uint8_t *const at = elf->bytes + (empty ? 0 : s->offset);
 
-    return (struct records){at, at + (s->type == ELF_SHT_NOBITS ? 0 : s->size)};
+    return (struct records){at, at + (empty ? 0 : s->size)};
 }
 
 /* Takes the next record; *found is false behind the last. */

@@ -16,6 +16,16 @@ bool nvidia_has_blocks(const struct plan *p)
     return problem_has_group(&p->problem);
 }
 
+bool nvidia_in_blocks_of_128(const struct plan *p)
+{
+    return p->problem.scale == QUERN_SCALE_BLOCK128;
+}
+
+bool nvidia_has_scales(const struct plan *p)
+{
+    return nvidia_has_blocks(p) || nvidia_in_blocks_of_128(p);
+}
+
 const char *nvidia_template_of_pairs(const struct plan *p)
 {
     return nvidia_has_table(&p->problem) ? "cuda/prelude/pairs"
@@ -137,6 +147,34 @@ const struct plan_field nvidia_fields[] = {
     {FIELD_WORD("SCALE_TYPE", field_scale_type, "elements of scales")},
     {FIELD_WORD("ZERO", field_zero_kind, "what zero points are")},
     {FIELD_OF(FIELD_FLAG, "HAS_ZEROS", field_has_zeros, "whether there are any")},
+    {0},
+};
+
+static const char *weight_bits(const struct plan *p)
+{
+    const unsigned bits = nvidia_weight_bits(&p->problem);
+
+    return bits == 4 ? "4" : bits == 8 ? "8" : "16";
+}
+
+static int64_t a_is_fp8(const struct plan *p)
+{
+    return p->problem.a == QUERN_DT_FP8;
+}
+
+/* Products of e4m3 are of f16, which holds them all, as the matrix unit sums those in f32. */
+static const char *mma_type(const struct plan *p)
+{
+    return p->problem.a == QUERN_BF16 ? "BF16" : "F16";
+}
+
+const struct plan_field nvidia_number_fields[] = {
+    {FIELD_WORD("W_BITS", weight_bits, "of a weight")},
+    {FIELD_IF(FIELD_BOOL, "HAS_BLOCK_SCALES", nvidia_has_scales,
+              "whether sums of blocks are scaled")},
+    {FIELD_IF(FIELD_FLAG, "BLOCK_SCALED", nvidia_in_blocks_of_128, "whether W is e4m3 in blocks")},
+    {FIELD_OF(FIELD_FLAG, "A_IS_FP8", a_is_fp8, "whether A is e4m3")},
+    {FIELD_WORD("MMA_TYPE", mma_type, "elements of products")},
     {0},
 };
 

@@ -30,7 +30,13 @@ int64_t nvidia_values_bytes(const struct quern_problem *q);
 /* Of struct plan_template and struct plan_field: whether weights are codes, in blocks. */
 bool nvidia_has_blocks(const struct plan *p);
 
-/* Rows of the families' fields: weights, scales and types, and of the grid and shared memory. */
-extern const struct plan_field nvidia_fields[], nvidia_grid_fields[];
+/* Likewise: whether weights are e4m3 with a scale for each 128 by 128 of them; whether sums of
+ * blocks are scaled, of codes or of e4m3. */
+bool nvidia_in_blocks_of_128(const struct plan *p);
+bool nvidia_has_scales(const struct plan *p);
+
+/* Rows of the families' fields: weights, scales and types; what prelude/plain asks of weights that
+ * are numbers; and of the grid and shared memory. */
+extern const struct plan_field nvidia_fields[], nvidia_number_fields[], nvidia_grid_fields[];
 
 #endif

@@ -120,22 +120,6 @@ static int64_t other_bytes(const struct plan *p)
            (STAGES_MAX + 2) * 16;
 }
 
-static bool in_blocks_of_128(const struct plan *p)
-{
-    return p->problem.scale == QUERN_SCALE_BLOCK128;
-}
-
-/* Whether sums of blocks are scaled, of codes or of e4m3. */
-static bool has_scales(const struct plan *p)
-{
-    return nvidia_has_blocks(p) || in_blocks_of_128(p);
-}
-
-static int64_t a_is_fp8(const struct plan *p)
-{
-    return p->problem.a == QUERN_DT_FP8;
-}
-
 /* Registers of a consumer: A, sums and those of a block, scales of two rows in this step and the
  * next, and what addresses take. */
 static uint32_t registers(const struct plan *p)
@@ -147,7 +131,8 @@ static uint32_t registers(const struct plan *p)
            (p->problem.scale == QUERN_SCALE_NESTED ? 8 : 0) +
            (p->problem.wq == QUERN_W_INT4 ? 2 * tiles * spans : 0) +
            (p->problem.zero > QUERN_ZERO_NONE ? 4 * spans : 0) +
-           (in_blocks_of_128(p) && a_is_fp8(p) ? 2 * tiles * spans : 0) + 36;
+           (nvidia_in_blocks_of_128(p) && p->problem.a == QUERN_DT_FP8 ? 2 * tiles * spans : 0) +
+           36;
 }
 
 /* Most that each lane of so many warps can have. */
@@ -178,7 +163,7 @@ static int pair_slots(const struct plan *p)
 /* And for one unit of 16 rows: its pairs, products, scaling. */
 static int64_t unit_slots(const struct plan *p)
 {
-    const int scaling = has_scales(p) ? 4 * m_tiles(p) / p->ring.span + 4 : 0;
+    const int scaling = nvidia_has_scales(p) ? 4 * m_tiles(p) / p->ring.span + 4 : 0;
 
     return pair_slots(p) * (p->ring.unit / 4) + 2 + p->ring.unit / 16 * m_tiles(p) + scaling;
 }
@@ -200,9 +185,10 @@ static int64_t step_cycles(const struct plan *p)
     const int64_t slots = units * unit_slots(p) + 8 * tiles * consumers(p);
     const int64_t parts = model_ceil_div(p->ring.row_warps * tiles, summers(p));
     const int64_t summing = parts * (PART_CYCLES + p->ring.k_warps * SUM_CYCLES);
-    int64_t chain = (int64_t)p->ring.units * p->ring.unit * (decode + PRODUCT_CYCLES * tiles) / 64 +
-                    (has_scales(p) ? p->ring.units / p->ring.span * SCALE_CYCLES * tiles : 0) +
-                    STEP_CYCLES + STEP_ROWS_CYCLES * tiles;
+    int64_t chain =
+        (int64_t)p->ring.units * p->ring.unit * (decode + PRODUCT_CYCLES * tiles) / 64 +
+        (nvidia_has_scales(p) ? p->ring.units / p->ring.span * SCALE_CYCLES * tiles : 0) +
+        STEP_CYCLES + STEP_ROWS_CYCLES * tiles;
 
     if (p->problem.k % chunk(p))
         chain = chain * RAGGED_PERCENT / 100;
@@ -262,8 +248,8 @@ static void estimate(struct plan *p)
  * others where they are blocks of 128. */
 static int span_of(const struct plan *p)
 {
-    const bool scales = has_scales(p);
-    const int64_t block = in_blocks_of_128(p) ? PROBLEM_BLOCK : problem_group(&p->problem);
+    const bool scales = nvidia_has_scales(p);
+    const int64_t block = nvidia_in_blocks_of_128(p) ? PROBLEM_BLOCK : problem_group(&p->problem);
     int span = scales ? p->ring.units : 1;
 
     while (p->ring.units % span ||
@@ -346,28 +332,6 @@ static void explain(const struct plan *p, struct str *out)
                   out);
 }
 
-static const char *weight_bits(const struct plan *p)
-{
-    const unsigned bits = nvidia_weight_bits(&p->problem);
-
-    return bits == 4 ? "4" : bits == 8 ? "8" : "16";
-}
-
-/* Products of e4m3 are of f16, which holds them all, as the matrix unit sums those in f32. */
-static const char *mma_type(const struct plan *p)
-{
-    return p->problem.a == QUERN_BF16 ? "BF16" : "F16";
-}
-
-static const struct plan_field numbers[] = {
-    {FIELD_WORD("W_BITS", weight_bits, "of a weight")},
-    {FIELD_IF(FIELD_BOOL, "HAS_BLOCK_SCALES", has_scales, "whether sums of blocks are scaled")},
-    {FIELD_IF(FIELD_FLAG, "BLOCK_SCALED", in_blocks_of_128, "whether W is e4m3 in blocks")},
-    {FIELD_OF(FIELD_FLAG, "A_IS_FP8", a_is_fp8, "whether A is e4m3")},
-    {FIELD_WORD("MMA_TYPE", mma_type, "elements of products")},
-    {0},
-};
-
 static const struct plan_field shape[] = {
     {FIELD_AT(FIELD_NUMBER, "K_WARPS", ring.k_warps, "that share rows, each with a part of K"),
      .word = "k_warps", .by_waves = true},
@@ -383,8 +347,13 @@ static const struct plan_field shape[] = {
     {0},
 };
 
-static const struct plan_fields fields[] = {
-    {layer_fields}, {nvidia_fields}, {numbers}, {tile_fields}, {shape}, {nvidia_grid_fields}, {0}};
+static const struct plan_fields fields[] = {{layer_fields},
+                                            {nvidia_fields},
+                                            {nvidia_number_fields},
+                                            {tile_fields},
+                                            {shape},
+                                            {nvidia_grid_fields},
+                                            {0}};
 
 static const struct plan_template templates[] = {
     {"cuda/prelude/ptx"},

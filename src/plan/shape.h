@@ -135,7 +135,7 @@ struct probe_shape {
 #define FAMILIES_AMD(X)                                                                            \
     X(dequant) X(simt_w4) X(simt_int4) X(simt_skinny) X(mma_w4) X(mma_int4) X(mma_tile) X(moe_align)
 /* The families for NVIDIA's GPUs. */
-#define FAMILIES_NVIDIA(X) X(dequant_w4) X(lane_w4) X(ring) X(slab_w4) X(warp_align)
+#define FAMILIES_NVIDIA(X) X(lane_dequant) X(lane_w4) X(ring) X(slab_w4) X(warp_align)
 
 /* The shapes of all families, as members of struct plan, which has that of its family alone. */
 #define PLAN_SHAPES                                                                                \

@@ -310,13 +310,17 @@ static const struct run runs[] = {
     {"op=moe wq=none n=34 k=96 a=bf16 experts=8 top_k=2 act=silu_mul glu=halves", 6, NULL, 2},
     {"op=moe wq=int4 n=21 k=288 a=f32 group=32 zero=scaled experts=4 top_k=2 block_rows=8", 7, NULL,
      1},
-    /* dequant_w4 */
+    /* lane_dequant */
     {"op=dequant wq=int4 n=70 k=1152 c=bf16", 1, NULL, 1},
     {"op=dequant wq=int4 n=70 k=1152 c=f32 scale=f16 zero=u8 layout=exl", 1, NULL, 1},
     {"op=dequant wq=int4 n=33 k=96 group=32 c=f16 scale=f32 zero=scaled", 1, NULL, 1},
     {"op=dequant wq=nf4 n=70 k=1152 c=bf16", 1, NULL, 1},
     {"op=dequant wq=fp4 n=33 k=64 scale=nested c=f32", 1, NULL, 1},
     {"op=dequant wq=mxfp4 n=50 k=96 c=f16", 1, NULL, 1},
+    {"op=dequant wq=fp8 n=50 k=192 c=bf16", 1, NULL, 1},
+    {"op=dequant wq=fp8 scale=block128 n=300 k=448 c=f16", 1, NULL, 1},
+    {"op=dequant wq=fp8 scale=block128 n=131 k=64 c=f32", 1, NULL, 1},
+    {"op=dequant wq=fp8 n=9 k=64 c=f32 kernels=base", 1, NULL, 1},
     /* warp_align: few choices and many, blocks of one slot, more experts than choices */
     {"op=moe_align experts=128 top_k=8 block_rows=16", 1, NULL, 1},
     {"op=moe_align experts=20 top_k=3 block_rows=8", 700, NULL, 1},
@@ -459,6 +463,8 @@ static const struct run ring_moe = {
 static const struct run lane_moe = {"op=moe wq=nf4 n=41 k=256 a=f32 scale=nested experts=4 top_k=2",
                                     3, NULL, 2};
 static const struct run spread = {"op=dequant wq=nf4 n=70 k=1152 c=bf16 scale=nested", 1, NULL, 1};
+static const struct run widened = {"op=dequant wq=fp8 scale=block128 n=300 k=448 c=f16", 1, NULL,
+                                   1};
 static const struct run align = {"op=moe_align experts=40 top_k=4 block_rows=8", 700, NULL, 1};
 
 static const struct run slab = {"wq=nf4 n=130 k=576 a=bf16", 29, SLAB(19, 112, 2, 1, 2, 1)};
@@ -635,12 +641,16 @@ static const struct fault {
     {&lane_moe, "offset += (expert)", "offset += 0", NULL},
     {&lane_pairs, "W_ROW(smaller(row + r, N - 1))", "smaller(row + r, N - 1)", NULL},
     {&lane_pairs, "sums[r - r % 2][t]", "sums[r][t]", NULL},
-    {&spread, "    sync_group();\n    await_launch", "    await_launch", "shared memory"},
+    {&spread, "    sync_group();\n    return shift", "    return shift", "shared memory"},
     {&spread, "    await_launch_in_front();\n", "",
      "store to operand c before the launch in front is waited for"},
     {&spread, "if (chunk >= TOTAL)", "if (chunk > TOTAL)", "operand"},
     {&spread, "i < NEST; i += ITEMS", "i < NEST - 8; i += ITEMS", "which nobody wrote"},
     {&spread, "product(lds<float>", "fused(0.5f, lds<float>", NULL},
+    {&widened, "if (chunk >= TOTAL)", "if (chunk > TOTAL)", "operand"},
+    {&widened, "SCALE_ROW(first / K)", "SCALE_ROW(first / K + 1)", NULL},
+    {&widened, "first % K / 128", "first % K / 64", ""},
+    {&widened, "i % 2 * 16", "0", NULL},
     {&align, "    check_shared_start();\n", "", "check_shared_start"},
     {&align, "    sync_warp();\n    await_launch", "    await_launch", "shared memory"},
     {&align, "    await_launch_in_front(topk_ids);\n", "",

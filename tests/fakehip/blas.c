@@ -262,6 +262,17 @@ static uint32_t number_of(const struct layout *a)
     return (uint32_t)(__builtin_ctzll(a->columns) & 63);
 }
 
+/* Whether an algorithm takes so many rows: of hipBLASLt those that it was chosen for, which is the
+ * least that the library promises, of cuBLASLt fewer as well, as an H100 did. */
+static bool takes(const struct algorithm *chosen, const struct layout *a)
+{
+#ifdef FAKEBLAS_CUDA
+    return a->columns <= (uint64_t)1 << chosen->number;
+#else
+    return chosen->number == number_of(a);
+#endif
+}
+
 int LT(MatmulAlgoGetHeuristic)(void *handle, void *desc, void *w, void *a, void *c, void *d,
                                void *preference, int requested, union blas_result *results,
                                int *returned)
@@ -364,7 +375,7 @@ int LT(Matmul)(void *handle, void *desc, const void *alpha, const void *w, void 
         return INVALID_VALUE;
     if (GET_DEVICE(&device) || device != h->device)
         return ARCH_MISMATCH;
-    if (!known(desc, wl, al, c_layout, dl) || chosen->number != number_of(al))
+    if (!known(desc, wl, al, c_layout, dl) || !takes(chosen, al))
         return SUPPORT_NOT;
     struct job *const j = calloc(1, sizeof *j);
     if (!j)

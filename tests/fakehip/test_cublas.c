@@ -156,10 +156,9 @@ static void capture(quern_op *op, struct t_layer *l, void *workspace, unsigned l
 static void test_products(void **state)
 {
     static const char *const layers[] = {
-        "wq=nf4 n=24 k=2048 a=bf16",
-        "wq=fp4 scale=nested n=40 k=2048 a=f16",
-        "wq=mxfp4 n=24 k=2048 a=f16",
-        "wq=int4 zero=u8 group=32 layout=exl n=24 k=2048 a=bf16",
+        "wq=nf4 n=24 k=2048 a=bf16",  "wq=fp4 scale=nested n=40 k=2048 a=f16",
+        "wq=mxfp4 n=24 k=2048 a=f16", "wq=int4 zero=u8 group=32 layout=exl n=24 k=2048 a=bf16",
+        "wq=fp8 n=24 k=2048 a=bf16",  "wq=fp8 scale=block128 n=136 k=2048 a=f16",
     };
     char text[8192];
 
@@ -170,7 +169,7 @@ static void test_products(void **state)
         if (!library)
             load_library();
         quern_op *const op = create(ctx, layers[i]);
-        const int64_t from = fewest(op), m = from + 3; /* three rows by a kernel of our own */
+        const int64_t from = fewest(op), m = from + 3; /* one product */
         const size_t bytes = quern_op_workspace(op, m);
         quern_buffer *buffer;
         struct t_layer l;
@@ -193,6 +192,13 @@ static void test_products(void **state)
         assert_int_equal(products() - before, 1);
         capture(op, &l, workspace, 1);
 
+        /* An algorithm that refuses fewer rows is asked no more: a product of as many as it was
+         * chosen for, and three rows by a kernel of our own. */
+        fail_next("cublasLtMatmul", 1, CUBLAS_NOT_SUPPORTED);
+        launch(op, &l, workspace, NULL);
+        expect_right(&l);
+        launch(op, &l, workspace, NULL);
+        expect_right(&l);
         fail_next("cublasLtMatmul", 1, CUBLAS_NOT_SUPPORTED);
         struct quern_args args = l.args;
         args.workspace = workspace;

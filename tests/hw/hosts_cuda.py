@@ -312,13 +312,15 @@ def one_linear(torch, quern, layers, ctx, kind):
 # ---- bitsandbytes -------------------------------------------------------------------------------
 
 
-def shapes():
-    """(N, K) of every linear layer of cache/models, from what `prepare` noted."""
+def shapes(experts=True):
+    """(N, K) of every linear layer of cache/models, from what `prepare` noted; with those of
+    experts, whose kernels are of op=moe."""
     found = set()
     for path in (HW / "zoo").glob("*.json"):
         for problem in json.loads(path.read_text())["problems"]:
             words = dict(w.split("=", 1) for w in problem["problem"].split())
-            found.add((int(words["n"]), int(words["k"])))
+            if experts or words["op"] == "gemm":
+                found.add((int(words["n"]), int(words["k"])))
     return sorted(found)
 
 
@@ -537,7 +539,8 @@ def killed():
 def served():
     """Kernels made on a machine without a GPU, by another NVRTC: nothing is compiled here."""
     torch, quern, layers = import_all()
-    problems = [f"wq=nf4 n={n} k={k} a=bf16" for n, k in shapes() if n * k < 1 << 28]
+    problems = [f"wq=nf4 n={n} k={k} a=bf16" for n, k in shapes(experts=False)
+                if n * k < 1 << 28]
     with quern.Context(device="cuda", cache_dir=HW / "cache", cache_mode="ro", jit="error",
                        cuda_path="/nonexistent") as ctx:
         worst = use_all(torch, layers, ctx, problems, (1, 8, 9, 16, 17, 32, 64))
@@ -807,7 +810,7 @@ def prepare(arguments):
         if arguments[:1] == ["--bitsandbytes"]:
             kit.add(arguments[1], "build/hw/bitsandbytes")
     if MODEL.is_dir():
-        with tarfile.open(HW / "model.tar", "w") as model:
+        with tarfile.open(HW / "model.tar", "w:gz") as model:
             model.add(MODEL, "build/models/all-MiniLM-L6-v2")
         whole = (HW / "model.tar").read_bytes()
         half = len(whole) // 2

@@ -228,6 +228,9 @@ def check_dequant(ctx, wq, c, zero="none"):
     if wq == "int4":
         operands, weights = int4_layer(300, 512, 32, "f16", zero, "k8", False, c)
         words += f" scale=f16 zero={zero}"
+    elif wq == "fp8":
+        operands, weights = plain_layer("fp8", 300, 512, "bf16", False, c)
+        words = words.replace(" group=32", "")
     else:
         operands, weights = layer(wq, 300, 512, 32, False, False, c)
     y = on_gpu(torch.full, (300, 512), float("nan")).to(TYPES[c])
@@ -285,7 +288,7 @@ def check(ctx, formats):
     cases = table_cases([wq for wq in formats if wq != "int4" and wq not in PLAIN])
     plain = plain_cases([wq for wq in formats if wq in PLAIN])
     of_int4 = int4_cases() if "int4" in formats else []
-    dequants = [(wq, c, zero) for wq in formats if wq not in PLAIN for c in TYPES
+    dequants = [(wq, c, zero) for wq in formats if wq != "none" for c in TYPES
                 for zero in (("none", "u8", "scaled") if wq == "int4" else ("none",))]
     wrong = sum(not check_table_product(ctx, *case) for case in cases)
     wrong += sum(not check_int4_product(ctx, *case) for case in of_int4)
@@ -366,7 +369,7 @@ def check_many(ctx):
                 layer(wq, n, k, 32 if wq == "mxfp4" else 64, False, False, "bf16"))
             op = ctx.op(f"{words} n={n} k={k} a=bf16 c=bf16", m_max=2048)
             dense = on_gpu(torch.randn, n, k, dtype=torch.bfloat16)
-            for m in (65, 128, 512, 2048):
+            for m in (65, 128, 200, 512, 1000, 2048):
                 x = on_gpu(torch.randn, m, k, dtype=torch.bfloat16)
                 y = on_gpu(torch.full, (m, n), float("nan")).bfloat16()
                 nbytes = op.workspace(m)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The family dequant_w4, op=dequant of 4-bit weights on NVIDIA, has one shape: memory
- * bounds it. */
+/* The family lane_dequant, op=dequant on NVIDIA, has one shape: memory bounds it. */
 #include "plan/explain.h"
 #include "plan/family.h"
 #include "plan/nvidia.h"
@@ -14,8 +13,7 @@
 
 static bool takes(const struct quern_problem *q, const struct target *t)
 {
-    (void)t;
-    return problem_has_group(q) && q->op == QUERN_OP_DEQUANT;
+    return q->op == QUERN_OP_DEQUANT && (problem_has_group(q) || t->capabilities & CAP_MMA_FP8);
 }
 
 static void candidates(const struct plan *base, struct model_ranking *ranking)
@@ -31,7 +29,7 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
     p.dequant.chunks = CHUNKS;
     p.weights_once = true;
     p.lds_at_launch = true;
-    p.lds_bytes = (uint32_t)nvidia_values_bytes(q);
+    p.lds_bytes = problem_has_group(q) ? (uint32_t)nvidia_values_bytes(q) : 0;
     e->workgroups = p.row_groups = model_ceil_div(weights, group);
     const struct target_fill fill = target_fill(t, (uint64_t)e->workgroups);
     const int64_t wave_slots = SETUP_SLOTS + CHUNKS * CHUNK_SLOTS;
@@ -66,18 +64,25 @@ static const struct plan_field shape[] = {
 };
 
 static const struct plan_fields fields[] = {
-    {layer_fields}, {nvidia_fields}, {shape}, {nvidia_grid_fields}, {0}};
+    {layer_fields}, {nvidia_fields}, {nvidia_number_fields}, {shape}, {nvidia_grid_fields}, {0}};
 
-static const struct plan_template templates[] = {{"cuda/prelude/ptx"},
-                                                 {"cuda/prelude/layer"},
-                                                 {.choose = template_of_codes},
-                                                 {"cuda/prelude/scales"},
-                                                 {"cuda/prelude/codes"},
-                                                 {"cuda/family/dequant_w4"},
-                                                 {0}};
+static bool are_numbers(const struct plan *p)
+{
+    return !nvidia_has_blocks(p);
+}
 
-const struct family family_dequant_w4 = {
-    .name = "dequant_w4",
+static const struct plan_template templates[] = {
+    {"cuda/prelude/ptx"},
+    {"cuda/prelude/layer"},
+    {.choose = template_of_codes, .when = nvidia_has_blocks},
+    {"cuda/prelude/scales", .when = nvidia_has_blocks},
+    {"cuda/prelude/codes", .when = nvidia_has_blocks},
+    {"cuda/prelude/plain", .when = are_numbers},
+    {"cuda/family/lane_dequant"},
+    {0}};
+
+const struct family family_lane_dequant = {
+    .name = "lane_dequant",
     .units = PLAN_UNITS_NONE,
     .takes = takes,
     .accepts = nvidia_accepts,
