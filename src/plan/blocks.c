@@ -31,8 +31,8 @@ struct block_size {
 };
 static const struct block_size vector_blocks[] = {
     {1, 1, 1}, {2, 8, 4}, {4, 24, 8}, {8, 0, 16}, {0}};
-static const struct block_size listed_blocks[] = {{8, 2, 2},     {8, 8, 6},   {8, 64, 12},
-                                                  {16, 128, 16}, {32, 0, 16}, {0}};
+static const struct block_size listed_blocks[] = {
+    {8, 2, 2}, {8, 8, 6}, {8, 64, 12}, {16, 128, 16}, {32, 384, 16}, {64, 0, 16}, {0}};
 static const struct block_size matrix_blocks[] = {{1, 1, 1}, {16, 128, 10}, {64, 0, 16}, {0}};
 
 /* Rows of a family's slices of such blocks; 0: it has none that fit into one. */
@@ -79,7 +79,7 @@ static quern_status add_block(struct plan_set *set, const struct plan *base, int
         }
         /* the model does not know how often waves of the others load A: counted on gfx942 (int4,
          * 4096 tokens of Qwen3-30B), loads took them 367 us, and tiles 320 us in all */
-        if (status == QUERN_OK && units[i] == PLAN_UNITS_TILES)
+        if (status == QUERN_OK && units[i] == PLAN_UNITS_TILES && !f->m_tiles)
             break;
     }
     /* a family that declines says why itself */

@@ -292,15 +292,41 @@ static quern_status add_products(struct plan_set *set, struct plan base, int64_t
     return QUERN_OK;
 }
 
+static const struct family *first_family(const struct quern_problem *problem,
+                                         const struct target *target)
+{
+    const bool any_m = !problem_has_activation(problem);
+    const struct family *const first =
+        family_of(problem, target, any_m ? PLAN_UNITS_NONE : PLAN_UNITS_VECTOR);
+
+    return first || any_m ? first : family_of(problem, target, PLAN_UNITS_MATRIX);
+}
+
+/* Declines a problem, and says with which activations it would be taken. */
+static quern_status no_family(const struct quern_problem *problem, const struct target *target)
+{
+    struct quern_problem other = *problem;
+    struct str right = {0};
+
+    for (other.a = QUERN_F32; problem->a && other.a <= QUERN_BF16; other.a++)
+        if (first_family(&other, target))
+            str_addf(&right, "%s a=%s", right.length ? "," : "; there are kernels for",
+                     dtype_name(other.a));
+    const quern_status status =
+        error_set(QUERN_E_DECLINED, __FILE__, FAIL_AT(""),
+                  "no family of kernels takes op=%s wq=%s%s%s on %s%s", op_name(problem->op),
+                  weight_name(problem->wq), problem->a ? " a=" : "",
+                  problem->a ? dtype_name(problem->a) : "", target->name, str_text(&right));
+    str_free(&right);
+    return status;
+}
+
 quern_status plan_make_up_to(const struct quern_problem *problem, const struct target *target,
                              const struct tuning *tuning, const struct plan_force *force,
                              int64_t m_max, struct plan_set *set)
 {
     const bool any_m = !problem_has_activation(problem);
-    const struct family *const vector =
-        family_of(problem, target, any_m ? PLAN_UNITS_NONE : PLAN_UNITS_VECTOR);
-    const struct family *const first =
-        vector || any_m ? vector : family_of(problem, target, PLAN_UNITS_MATRIX);
+    const struct family *const first = first_family(problem, target);
     struct plan base = {.problem = *problem,
                         .force = force ? *force : (struct plan_force){0},
                         .target = target,
@@ -312,8 +338,8 @@ quern_status plan_make_up_to(const struct quern_problem *problem, const struct t
             "no family of kernels takes op=%s on %s in this version; quern_moe_align() does it on "
             "the CPU",
             op_name(problem->op), target->name);
-    FAIL_IF(!first, QUERN_E_DECLINED, "no family of kernels takes op=%s wq=%s on %s",
-            op_name(problem->op), weight_name(problem->wq), target->name);
+    if (!first)
+        return no_family(problem, target);
     if (!any_m)
         TRY(facts_accept(target));
     if (first->accepts)

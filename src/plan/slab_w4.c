@@ -33,7 +33,7 @@
  * weights that this family makes would be out of f16's range. */
 static bool takes(const struct quern_problem *q, const struct target *t)
 {
-    return problem_has_group(q) && q->op == QUERN_OP_GEMM && q->a == QUERN_BF16 &&
+    return problem_has_group(q) && problem_has_activation(q) && q->a == QUERN_BF16 &&
            q->k % UNIT == 0 && t->capabilities & CAP_WARPGROUP_MMA;
 }
 
@@ -81,7 +81,7 @@ static int64_t other_bytes(const struct plan *p)
     const int64_t sums = (exchanged(p) * 128 + 1023) / 1024 * 1024;
 
     return (nvidia_has_table(&p->problem) ? TABLE_BYTES : sums) + nvidia_codes_bytes(&p->problem) +
-           STAGES_MAX * 16;
+           STAGES_MAX * 16 + (p->block_rows ? p->m_tile * 4 : 0);
 }
 
 /* Registers of a warp that multiplies: sums, packed weights and scales of two rows in this step and
@@ -113,7 +113,7 @@ static void estimate(struct plan *p)
 {
     const struct target *const t = p->target;
     struct plan_estimate *const e = &p->estimate;
-    const struct target_fill fill = target_fill(t, (uint64_t)p->row_groups);
+    const struct target_fill fill = target_fill(t, (uint64_t)(p->row_groups * model_together(p)));
     const int64_t steps = (int64_t)fill.fullest * chunks(p);
     const int64_t warps = p->rows_per_workgroup / 16 * p->slab.k_parts;
     const int64_t numbers = chunk(p) * p->m_tile; /* of A in a stage */
@@ -122,7 +122,8 @@ static void estimate(struct plan *p)
     const int64_t step = STEP_CYCLES + (multiply > fill_a ? multiply : fill_a);
 
     e->vgprs = (uint32_t)registers(p);
-    e->workgroups = p->row_groups < t->cus ? p->row_groups : t->cus;
+    const int64_t held = t->cus / model_together(p) ? t->cus / model_together(p) : 1;
+    e->workgroups = p->row_groups < held ? p->row_groups : held;
     e->walk = (int64_t)fill.fullest;
     e->waves_per_simd = (uint32_t)((p->waves + PARTS - 1) / PARTS);
     e->busy_percent = fill.percent;
@@ -134,7 +135,7 @@ static void estimate(struct plan *p)
     e->setup_slots = 300;
     e->slots =
         p->row_groups * chunks(p) * slabs(p) * 4 * p->slab.k_parts * p->slab.units * unit_slots(p);
-    e->busy_cycles = e->slots;
+    e->busy_cycles = e->slots * model_together(p);
     e->memory_cycles = model_memory_cycles(p, nvidia_weight_bytes(&p->problem));
     const int64_t memory = e->memory_cycles * 100 / target_sustained_percent(t) * 100 /
                            (fill.percent ? fill.percent : 1);
@@ -220,6 +221,7 @@ static const struct plan_template templates[] = {{"cuda/prelude/ptx"},
                                                  {"cuda/prelude/scales"},
                                                  {.choose = nvidia_template_of_pairs},
                                                  {"cuda/prelude/activations"},
+                                                 {.choose = nvidia_template_of_rows},
                                                  {"cuda/family/slab_w4"},
                                                  {0}};
 
@@ -237,4 +239,5 @@ const struct family family_slab_w4 = {
     .templates = templates,
     .predequant = SWITCH_ON,
     .very_processor = true,
+    .shares_out = true,
 };

@@ -312,6 +312,19 @@ uint32_t plan_workgroups(const struct plan *p, const uint32_t grid[3])
     return plan_shares_out(p) ? grid[0] : grid[p->slices_first];
 }
 
+/* Workgroups for each of more slices than compute units hold workgroups. One would take a whole
+ * slice of hundreds of rows, and the last of them would leave most compute units idle: that many
+ * rounds of workgroups lose little. Slices of few rows are over too soon to be divided. */
+#define ROUNDS 8
+static int64_t shares_of_slice(const struct plan *p, int64_t slices, int64_t held)
+{
+    const int64_t shares = model_ceil_div(ROUNDS * held, slices);
+
+    if (slices <= held || plan_units(p) != PLAN_UNITS_TILES)
+        return 1;
+    return shares < p->row_groups ? shares : p->row_groups;
+}
+
 void plan_geometry(const struct plan *p, int64_t slices, unsigned compute_units, uint32_t grid[3],
                    uint32_t block[3])
 {
@@ -320,7 +333,8 @@ void plan_geometry(const struct plan *p, int64_t slices, unsigned compute_units,
     const int64_t held = p->resident * units; /* by all compute units; 0: they do not stay */
 
     if (plan_shares_out(p)) {
-        grid[0] = (uint32_t)(held > slices ? held : slices);
+        const int64_t all = slices * shares_of_slice(p, slices, held);
+        grid[0] = (uint32_t)(held > all ? held : all);
         grid[1] = 1;
     } else {
         const int64_t most = model_at_most((int)held, PLAN_GRID_Y_MAX);

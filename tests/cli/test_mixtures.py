@@ -79,7 +79,7 @@ def test_experts_where_no_launch_does_them(quern, small_model, tmp_path):
     assert {p["status"] for (target, _), p in found.items() if target == TARGET} == {
         "QUERN_E_WOULD_COMPILE"}
     assert {p["error"] for (target, _), p in found.items() if target == "sm_80"} == {
-        "no family of kernels takes op=moe wq=none on sm_80"}
+        "no family of kernels takes op=moe wq=none a=bf16 on sm_80"}
     assert not any("GEMM of one expert" in note for note in notes)
     whole = json.loads(quern(*words, "nf4", "--json", status=1).stdout)["problems"]
     assert sum(p["problem"].startswith("op=moe ") for p in whole) == 4

@@ -308,6 +308,15 @@ static const struct run runs[] = {
     {"op=moe wq=fp4 n=18 k=1088 a=f16 scale=nested experts=2 top_k=2", 40, NULL, 1},
     {"op=moe wq=fp8 n=40 k=320 a=fp8 experts=3 top_k=1 bias=1", 7, NULL, 1},
     {"op=moe wq=none n=34 k=96 a=bf16 experts=8 top_k=2 act=silu_mul glu=halves", 6, NULL, 2},
+    {"op=moe wq=nf4 n=130 k=320 a=bf16 experts=3 top_k=2 bias=1 block_rows=64", 60,
+     SLAB(11, 112, 1, 2, 2, 4)},
+    {"op=moe wq=mxfp4 n=100 k=192 a=bf16 experts=2 top_k=1 act=swiglu_oai glu=interleaved "
+     "block_rows=64",
+     70, SLAB(11, 64, 2, 1, 2, 3)},
+    {"op=moe wq=int4 n=70 k=128 a=bf16 zero=u8 experts=4 top_k=2 block_rows=64", 20,
+     SLAB(7, 48, 1, 2, 2, 9)},
+    {"op=moe wq=fp4 n=66 k=448 a=bf16 c=f32 scale=nested experts=2 top_k=2 block_rows=32", 30,
+     SLAB(11, 80, 1, 2, 2, 5)},
     {"op=moe wq=int4 n=21 k=288 a=f32 group=32 zero=scaled experts=4 top_k=2 block_rows=8", 7, NULL,
      1},
     /* lane_dequant */
@@ -467,6 +476,9 @@ static const struct run widened = {"op=dequant wq=fp8 scale=block128 n=300 k=448
                                    1};
 static const struct run align = {"op=moe_align experts=40 top_k=4 block_rows=8", 700, NULL, 1};
 
+static const struct run slab_moe = {
+    "op=moe wq=nf4 n=130 k=320 a=bf16 experts=3 top_k=2 block_rows=64", 60,
+    SLAB(7, 48, 1, 2, 2, 6)};
 static const struct run slab = {"wq=nf4 n=130 k=576 a=bf16", 29, SLAB(19, 112, 2, 1, 2, 1)};
 
 static const struct fault {
@@ -571,12 +583,23 @@ static const struct fault {
      "            products_wait<1>();\n    }\n    products_wait<1>();", ""},
     {&slab, "sync_warp();\n            if (lane == 0)\n                barrier_arrive(EMPTY",
      "if (lane == 0)\n                barrier_arrive(EMPTY", "race"},
-    {&slab, "smaller(first + q * 4 + lane / 8, a.m - 1)", "first + q * 4 + lane / 8", "operand a"},
+    {&slab, "a.first + smaller(i, a.m - 1)", "a.first + i", "operand a"},
     {&slab, "if (K % CHUNK == 0 || column + u * 64 < K)", "if (true)", ""},
     {&slab, "((half + j) ^ (q % 2 * 4 + t)) * 16", "(half + j) * 16", NULL},
     {&slab, "u * (M_TILE * 128) + q * 512", "u * (M_TILE * 128) + q * 256", ""},
-    {&slab, "if (row >= m || own >= N)", "if (own >= N)", "operand c"},
-    {&slab, "if (row >= m || own >= N)", "if (row >= m)", "operand c"},
+    {&slab, "if (!HAS_ROW(row) || own >= N)", "if (own >= N)", "operand c"},
+    {&slab, "if (!HAS_ROW(row) || own >= N)", "if (!HAS_ROW(row))", "operand c"},
+    {&slab_moe, "        find_rows(SLOT_NAME of_a, warp - WARPS - 1);\n", "", "which nobody wrote"},
+    {&slab_moe, "        sts<u32>(SLOTS + i * 4, A_ROW(i));\n    sync_warp();",
+     "        sts<u32>(SLOTS + i * 4, A_ROW(i));", "shared memory"},
+    {&slab_moe, "sts<u32>(SLOTS + i * 4, A_ROW(i))", "sts<u32>(SLOTS + i * 4, C_ROW(i))",
+     "operand a"},
+    {&slab_moe, "if (!HAS_ROW(row) || own >= N)", "if (own >= N)", "operand"},
+    {&slab_moe, "ENTER_EXPERT((u64)N * (K / 2), ROWS, groups)", "ENTER_EXPERT(0, ROWS, groups)",
+     NULL},
+    {&slab_moe, "+ own, rounded<C_TYPE>(ROUTED(value, C_ROW(row)))",
+     "+ own, rounded<C_TYPE>(value)", NULL},
+    {&slab_moe, "const walk at = {groups, group,", "const walk at = {groups + 1, group,", ""},
     {&slab, "    sync_some(1, WARPS * 32);\n    UNROLL for (u32 p = 1;",
      "    UNROLL for (u32 p = 1;", "shared memory"},
     {&slab, "smaller(column / BLOCK, BLOCKS - SCALES)", "column / BLOCK", "operand scales"},

@@ -51,7 +51,7 @@ ALL_TYPES = TYPES | {"fp8": torch.float8_e4m3fn}
 # Of the largest result: what rounding weights, activations and results to a type may cost.
 PRODUCT_ERROR = {"f32": 1e-5, "f16": 2e-3, "bf16": 1e-2, "fp8": 1e-5}
 RESULT_ERROR = {"f32": 0.0, "f16": 1e-3, "bf16": 8e-3}
-ROWS = [1, 2, 3, 4, 5, 8, 9, 13, 16, 17, 24, 31, 32, 33, 48, 63, 64]
+ROWS = [1, 2, 3, 4, 5, 8, 9, 13, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 100, 128, 257]
 TIMED = [(28672, 4096), (57344, 8192), (4096, 14336), (12288, 4096), (19456, 2560), (4096, 4096),
          (1024, 4096)]
 ROTATE_BYTES, LAUNCHES, REPLAYS = 600 << 20, 40, 9
@@ -61,7 +61,7 @@ MIXTURES = [("gpt-oss-20b gate_up", "wq=mxfp4", 32, 4, 5760, 2880),
             ("Qwen3-30B-A3B gate_up", "wq=int4", 128, 8, 1536, 2048),
             ("Qwen3-30B-A3B down", "wq=int4", 128, 8, 2048, 768),
             ("Mixtral-8x7B gate_up", "wq=nf4", 8, 2, 28672, 4096)]
-TOKENS = (1, 2, 4, 8, 16, 64)
+TOKENS = (1, 2, 4, 8, 16, 64, 512, 4096)
 
 
 def on_gpu(make, *arguments, **words):
@@ -476,10 +476,10 @@ def check_mixture(ctx, words, experts, top_k, n, k, act):
     wide = f"op=moe {words.replace(' a=fp8', '')} n={n} k={k} a={kind} c=bf16 experts={experts} "
     wide += f"top_k={top_k} bias=1{act}"
     wide += " group=128 scale=bf16" if "int4" in words else ""
-    op, worst, listed = ctx.op(wide, m_max=64), 0.0, True
+    op, worst, listed = ctx.op(wide, m_max=700), 0.0, True
     operands, weights = mixture(words, experts, n, k, True)
     bias = operands["bias"].double().reshape(experts, n)
-    for m in (1, 2, 7, 64):
+    for m in (1, 2, 7, 64, 700):
         choices = torch.rand(m, experts).topk(top_k).indices.to(torch.int32)
         lists, same = routed(op, choices.numpy(), op.aligner(m))
         listed &= same
@@ -515,10 +515,26 @@ def check_mixtures(ctx):
                            "wq=int4 zero=scaled", "wq=fp8", "wq=fp8 a=fp8",
                            "wq=fp8 scale=block128", "wq=fp8 scale=block128 a=fp8", "wq=none")
              for experts, top_k, n, k, act in ((8, 2, 256, 512, ""), (32, 4, 130, 1024, ""),
-                                               (128, 8, 384, 256, " act=silu_mul glu=halves"))]
+                                               (128, 8, 384, 256, " act=silu_mul glu=halves"),
+                                               (4, 2, 1000, 1152, ""))]
     wrong = sum(not check_mixture(ctx, *case) for case in cases)
-    print(f"{len(cases)} mixtures of 4 numbers of tokens: {wrong} wrong")
+    print(f"{len(cases)} mixtures of 5 numbers of tokens: {wrong} wrong")
     return wrong
+
+
+def products_of_experts(experts, n, k, ids):
+    """A function that does the same as torch does it: a dense product in bf16 for each expert that
+    has rows, of rows that lie together already."""
+    rows = torch.bincount(ids.flatten(), minlength=experts).tolist()
+    weights = [on_gpu(torch.randn, n, k, dtype=torch.bfloat16) for _ in range(experts)]
+    given = [on_gpu(torch.randn, count, k, dtype=torch.bfloat16) for count in rows]
+    results = [on_gpu(torch.empty, count, n, dtype=torch.bfloat16) for count in rows]
+
+    def products(_):
+        for w, x, y in zip(weights, given, results):
+            if len(x):
+                torch.matmul(x, w.t(), out=y)
+    return products
 
 
 def time_mixture(ctx, name, words, experts, top_k, n, k):
@@ -541,14 +557,17 @@ def time_mixture(ctx, name, words, experts, top_k, n, k):
         y = on_gpu(torch.empty, m * top_k, n, dtype=torch.bfloat16)
         plain, early = (microseconds(lambda i: launch(op, m, a=x, c=y, early=e, **operands,
                                                       **lists[i])) for e in (False, True))
-        apart = float("nan")
+        apart = dense = float("nan")
+        if m >= 64:
+            dense = microseconds(products_of_experts(experts, n, k, ids))
         if m == 1:
             apart = microseconds(lambda i: [
                 launch(one, 1, a=x, c=y[j], **{part: t[(i * top_k + j) % experts]
                                                for part, t in each.items()})
                 for j in range(top_k)])
         print(f"{name:22} {m:3} {distinct:6.1f} {plain:9.2f} {packed * distinct / plain / 1e6:6.2f}"
-              f" {early:9.2f} {apart:9.2f}", flush=True)
+              f" {early:9.2f} {apart:9.2f} {dense:9.2f}"
+              f" {2 * m * top_k * n * k / plain / 1e6:7.1f}", flush=True)
 
 
 def layer_bytes(n, k, words):
@@ -587,7 +606,8 @@ def main():
         if verb == ["mixtures"]:
             return 1 if check_mixtures(ctx) else 0
         if verb == ["time-mixtures"]:
-            print("layer                tokens  experts  us   TB/s  early us  by op=gemm us")
+            print("layer                tokens  experts  us   TB/s  early us  by op=gemm us  "
+                  "dense us  TFLOP/s")
             for case in MIXTURES:
                 time_mixture(ctx, *case)
                 torch.cuda.empty_cache()

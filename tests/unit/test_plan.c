@@ -951,6 +951,8 @@ static void test_declines(void **state)
         {"wq=nf4 n=64 k=64 a=bf16 round=trunc", "gfx1151", "round=trunc"},
         {"wq=nf4 n=134217729 k=64 a=f16", "gfx1151", "n=134217729"},
         {"wq=nf4 n=64 k=134217792 a=f16", "gfx1151", "k=134217792"},
+        {"wq=none n=64 k=64 a=f32", "sm_90", "a=f32 on sm_90; there are kernels for a=f16, a=bf16"},
+        {"wq=none n=64 k=64 a=f16", "sm_80", "wq=none a=f16 on sm_80"},
     };
 
     (void)state;

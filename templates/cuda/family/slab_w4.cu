@@ -34,7 +34,8 @@ constexpr u32 A_BYTES = M_TILE * CHUNK * 2, ROW_BYTES = CHUNK / 2, W_BYTES = ROW
 constexpr u32 A_RING = TABLE_BYTES ? TABLE_BYTES : divide_up(EXCHANGED * 128, 1024) * 1024;
 constexpr u32 W_RING = A_RING + STAGES * A_BYTES, CODES = W_RING + STAGES * W_BYTES;
 constexpr u32 FULL = CODES + SCALE_IS_NESTED * 1024, EMPTY = FULL + STAGES * 8;
-static_assert(EMPTY + STAGES * 8 <= SHARED_BYTES, "the plan counted shared memory");
+constexpr u32 SLOTS = EMPTY + STAGES * 8; // the row of A of each slot of op=moe
+static_assert(SLOTS + MOE * M_TILE * 4 <= SHARED_BYTES, "the plan counted shared memory");
 
 // The steps of a workgroup, the same for all its warps.
 struct walk {
@@ -99,8 +100,18 @@ static_assert(OWN_ROWS % 8 == 0 && OWN_ROWS % BATCH_ROWS == 0, "rows of eight, a
 struct rows_of_a {
     const u16 *a;
     i64 lda;
-    u32 m;
+    u32 first, m;
 };
+
+// Where row `i` of the slice is in A.
+DEVICE u32 row_of_a(const rows_of_a &a, u32 i)
+{
+#if MOE
+    return lds<u32>(SLOTS + i * 4);
+#else
+    return a.first + smaller(i, a.m - 1);
+#endif
+}
 
 template <bool ALIGNED>
 DEVICE void load_batch(u32 (&v)[UNDER_WAY][4], const rows_of_a &a, u32 chunk, u32 first)
@@ -108,8 +119,8 @@ DEVICE void load_batch(u32 (&v)[UNDER_WAY][4], const rows_of_a &a, u32 chunk, u3
     const u32 lane = item() % 32, column = chunk * CHUNK + lane % 8 * 8;
 
     UNROLL for (u32 q = 0; q < BATCH_ROWS / 4; q++) {
-        const u32 row = smaller(first + q * 4 + lane / 8, a.m - 1);
-        const u16 *const from = a.a + (i64)row * a.lda + column;
+        const u16 *const from =
+            a.a + (i64)row_of_a(a, first + q * 4 + lane / 8) * a.lda + column;
         UNROLL for (u32 u = 0; u < STAGE_UNITS; u++) {
             u32(&to)[4] = v[q * STAGE_UNITS + u];
             if (K % CHUNK == 0 || column + u * 64 < K)
@@ -159,6 +170,18 @@ template <bool ALIGNED> DEVICE void fill_a_as(walk at, const rows_of_a &a, u32 p
         if (ahead.more())
             load_batch<ALIGNED>(v, a, ahead.chunk, part * OWN_ROWS);
     }
+}
+
+// Notes the rows of A of a warp's slots, which it alone looks up: dividing a choice by the choices
+// of a token would take as long as a load of A.
+DEVICE void find_rows(SLOT_PARAMETER const rows_of_a &of_a, u32 part)
+{
+#if MOE
+    const u32 first = of_a.first, m = of_a.m;
+    for (u32 i = part * OWN_ROWS + item() % 32; i < (part + 1) * OWN_ROWS; i += 32)
+        sts<u32>(SLOTS + i * 4, A_ROW(i));
+    sync_warp();
+#endif
 }
 
 DEVICE void fill_a(walk at, const rows_of_a &a, u32 part)
@@ -276,8 +299,8 @@ DEVICE bool add_parts(float (&sums)[SUMS], u32 warp, u32 k_part)
     return k_part == 0;
 }
 
-DEVICE void store(const float (&sums)[SUMS], u32 n, const c_element *bias, c_element *c, u32 first,
-                  u32 m, i64 ldc)
+DEVICE void store(SLOT_PARAMETER const float (&sums)[SUMS], u32 n, const c_element *bias,
+                  c_element *c, u32 first, u32 m, i64 ldc)
 {
     UNROLL for (u32 j = 0; j < SUMS; j++) {
         const u32 own = n + j / 2 % 2 * 8, row = j / 4 * 8 + item() % 4 * 2 + j % 2;
@@ -287,22 +310,23 @@ DEVICE void store(const float (&sums)[SUMS], u32 n, const c_element *bias, c_ele
         value += load<C_TYPE>(bias + W_ROW(smaller(own, N - 1)));
 #endif
         value = activated(value, shuffle_xor(value, 4));
-        if (row < m && own < N && HAS_COLUMN(own))
-            stg(c + (i64)(first + row) * ldc + C_COLUMN(own), rounded<C_TYPE>(value));
+        if (HAS_ROW(row) && own < N && HAS_COLUMN(own))
+            stg(c + (i64)C_ROW(row) * ldc + C_COLUMN(own),
+                rounded<C_TYPE>(ROUTED(value, C_ROW(row))));
 #else
-        if (row >= m || own >= N)
+        if (!HAS_ROW(row) || own >= N)
             continue;
         float value = sums[j] * CODE_UNIT;
 #if BIAS
         value += load<C_TYPE>(bias + own);
 #endif
-        stg(c + (i64)(first + row) * ldc + own, rounded<C_TYPE>(value));
+        stg(c + (i64)C_ROW(row) * ldc + own, rounded<C_TYPE>(ROUTED(value, C_ROW(row))));
 #endif
     }
 }
 
-DEVICE void consume(SCALE_OPERANDS walk at, const c_element *bias, c_element *c, u32 first, u32 m,
-                    i64 ldc)
+DEVICE void consume(SCALE_OPERANDS SLOT_PARAMETER walk at, const c_element *bias, c_element *c,
+                    u32 first, u32 m, i64 ldc)
 {
     const u32 lane = item() % 32, warp = item() / 32, k_part = warp / (SLABS * 4);
     const u32 in_tile = warp % (SLABS * 4) * 16 + lane / 4;
@@ -337,7 +361,7 @@ DEVICE void consume(SCALE_OPERANDS walk at, const c_element *bias, c_element *c,
                 barrier_arrive(EMPTY + at.stage * 8);
         }
         if ((K_PARTS == 1 || add_parts(sums, warp, k_part)) && in_tile < ROWS)
-            store(sums, n, bias, c, first, m, ldc);
+            store(SLOT_NAME sums, n, bias, c, first, m, ldc);
     }
 }
 
@@ -348,17 +372,29 @@ KERNEL(SYMBOL, WAVES * 32)
 #if BIAS
  const c_element *bias,
 #endif
- c_element *c, int m, int first, i64 lda, i64 ldc, int workgroups)
+ SLOT_OPERANDS c_element *c, int m, int first, i64 lda, i64 ldc, int workgroups SLICES_ARGUMENT)
 {
 #if !BIAS
     const c_element *const bias = nullptr;
 #endif
-    const u32 group = SLICES_FIRST ? group_y() : group_x();
-    const u32 begin = (SLICES_FIRST ? group_x() : group_y()) * M_TILE;
-    const u32 rows = smaller((u32)m - begin, M_TILE), warp = item() / 32;
-    const walk at = {(u32)workgroups, group, 0, 0, 0};
-
+    const u32 warp = item() / 32;
     let_next_launch_begin();
+#if MOE
+    ENTER_SLOTS
+    const share part =
+        share_out(group_x(), (u32)workgroups, slices_in_use(used, (u32)slices));
+    const u32 slice = part.slice, group = part.group, groups = part.groups;
+    const u32 begin = slice * M_TILE, its_rows = (u32)m;
+    if (group * ROWS >= N || !groups)
+        return;
+    ENTER_EXPERT((u64)N * (K / 2), ROWS, groups)
+#else
+    const u32 group = SLICES_FIRST ? group_y() : group_x(), groups = (u32)workgroups;
+    const u32 begin = (SLICES_FIRST ? group_x() : group_y()) * M_TILE;
+    const u32 its_rows = smaller((u32)m - begin, M_TILE);
+#endif
+    const walk at = {groups, group, 0, 0, 0};
+
     check_shared_start();
     if (item() == 0) {
         for (u32 i = 0; i < STAGES; i++) {
@@ -369,11 +405,13 @@ KERNEL(SYMBOL, WAVES * 32)
     }
     sync_group();
     if (warp < WARPS)
-        consume(SCALE_NAMES at, bias, c, (u32)first + begin, rows, ldc);
+        consume(SCALE_NAMES SLOT_NAME at, bias, c, (u32)first + begin, its_rows, ldc);
     else if (warp == WARPS)
         fill_weights(SCALE_NAMES at, b);
     else {
         await_launch_in_front(a);
-        fill_a(at, {a + (i64)((u32)first + begin) * lda, lda, rows}, warp - WARPS - 1);
+        const rows_of_a of_a = {a, lda, (u32)first + begin, its_rows};
+        find_rows(SLOT_NAME of_a, warp - WARPS - 1);
+        fill_a(at, of_a, warp - WARPS - 1);
     }
 }
