@@ -45,7 +45,7 @@ LAYERS = [
 ]
 MIXTURES = ["wq=nf4", "wq=mxfp4", "wq=int4 group=128", "wq=int4 group=128 zero=u8", "wq=fp8",
             "wq=none"]
-N, K, EXPERTS, TOP_K, TOKENS = 328, 2048, 8, 2, (1, 7, 40)
+N, K, EXPERTS, TOP_K, TOKENS = 328, 2048, 8, 2, (1, 7, 40, 200)
 ERROR = {"f32": 1e-5, "f16": 3e-3, "bf16": 1e-2}
 
 
