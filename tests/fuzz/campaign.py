@@ -52,6 +52,20 @@ def cpu_seconds(pid):
     return (int(user) + int(system)) / 100
 
 
+def stop(fuzzer):
+    """Interrupts a fuzzer, which then prints what it did. One that is interrupted while it holds
+    the allocator's lock waits for itself for ever: it is killed, and its last line counts. True if
+    that was needed."""
+    fuzzer.send_signal(signal.SIGINT)
+    try:
+        fuzzer.wait(timeout=30)
+    except subprocess.TimeoutExpired:
+        fuzzer.kill()
+        fuzzer.wait()
+        return True
+    return False
+
+
 def slice_of(target, runs, seconds, log):
     """Runs a target until it has had this; what libFuzzer counted."""
     corpus = pathlib.Path("build/fuzz/corpus") / target
@@ -63,22 +77,23 @@ def slice_of(target, runs, seconds, log):
              "-rss_limit_mb=4096", f"-artifact_prefix=build/fuzz/{target}-",
              "-print_final_stats=1", corpus, f"tests/fuzz/corpus/{target}"],
             stdout=out, stderr=out)  # fmt: skip
+        killed = False
         try:
             while fuzzer.poll() is None:
                 time.sleep(0.5)
                 if cpu_seconds(fuzzer.pid) >= seconds:
-                    fuzzer.send_signal(signal.SIGINT)
-                    fuzzer.wait()
+                    killed = stop(fuzzer)
         except KeyboardInterrupt:
             fuzzer.wait()
             raise
     shutil.rmtree(f"/dev/shm/quern-fuzz-{fuzzer.pid}", ignore_errors=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     text = log.read_bytes().decode(errors="replace")
-    stopped = "run interrupted" in text
+    stopped = "run interrupted" in text or killed
     edges = re.findall(r" cov: (\d+)", text)
-    done = re.findall(r"number_of_executed_units: (\d+)", text)
-    return {"executions": int(done[-1]) if done else 0, "edges": int(edges[-1]) if edges else 0,
+    done = re.findall(r"number_of_executed_units: (\d+)|^#(\d+)\t", text, re.M)
+    return {"executions": int("".join(done[-1])) if done else 0,
+            "edges": int(edges[-1]) if edges else 0,
             "cpu_s": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
             "finding": bool(fuzzer.returncode) and not stopped}  # fmt: skip
 
