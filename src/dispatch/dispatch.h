@@ -431,14 +431,16 @@ void op_free_kernels(quern_op *op);
  * library and m_max is large enough; it may block, and a failure is only logged. `plans` are the
  * op's for m_max, or null: they are then made if needed. op_blas_choose decides about a launch of m
  * rows: *chosen is null if the op's own kernels serve them all, and *weights is the op that must
- * write the weights to the workspace first, or null. op_blas_multiply puts the products on the
+ * write the weights to the workspace first, or null; *any_rows, whether products may have fewer
+ * rows than they were made for, holds for the launch. op_blas_multiply puts the products on the
  * stream; they are the first *done of the m rows.
  */
 void op_blas_prepare(quern_op *op, const struct plan_set *plans, int64_t m_max, enum quern_jit jit);
 quern_status op_blas_choose(quern_op *op, const struct quern_args *args, int64_t m, void *stream,
-                            struct op_blas **chosen, quern_op **weights);
-quern_status op_blas_multiply(quern_op *op, struct op_blas *chosen, const struct quern_args *args,
-                              int64_t m, void *stream, int64_t *done);
+                            struct op_blas **chosen, quern_op **weights, bool *any_rows);
+quern_status op_blas_multiply(quern_op *op, struct op_blas *chosen, bool any_rows,
+                              const struct quern_args *args, int64_t m, void *stream,
+                              int64_t *done);
 void op_blas_free(quern_op *op);
 
 /*

@@ -121,9 +121,8 @@ static bool serves(const struct op_blas *b, const struct quern_problem *p,
 }
 
 /* The product that takes the first of the rows that are left; `count`: they are too few. */
-static size_t next_product(const struct op_blas *b, int64_t left)
+static size_t next_product(const struct op_blas *b, bool any_rows, int64_t left)
 {
-    const bool any_rows = atomic_load_explicit(&b->any_rows, memory_order_relaxed);
     size_t i = 0;
 
     if (left < b->from)
@@ -142,12 +141,12 @@ static int64_t rows_of(const struct op_blas *b, size_t product, int64_t left)
 
 /* Whether products can be launched for m rows. In a capture none may be launched for the first
  * time: hipBLASLt loads a kernel's code at its first launch, which breaks the capture. */
-static quern_status check_capture(quern_op *op, const struct op_blas *b, int64_t m, void *stream,
-                                  bool *usable)
+static quern_status check_capture(quern_op *op, const struct op_blas *b, bool any_rows, int64_t m,
+                                  void *stream, bool *usable)
 {
     bool capturing = false, ran = true;
 
-    for (size_t i; (i = next_product(b, m)) < b->count; m -= rows_of(b, i, m))
+    for (size_t i; (i = next_product(b, any_rows, m)) < b->count; m -= rows_of(b, i, m))
         ran = ran && atomic_load_explicit(&b->ran[i], memory_order_relaxed);
     if (!ran)
         TRY(op->ctx->device->functions->capturing(op->ctx->device, stream, &capturing));
@@ -171,17 +170,18 @@ static quern_status multiply(quern_op *op, struct op_blas *b, size_t i, int64_t 
 }
 
 quern_status op_blas_choose(quern_op *op, const struct quern_args *args, int64_t m, void *stream,
-                            struct op_blas **chosen, quern_op **weights)
+                            struct op_blas **chosen, quern_op **weights, bool *any_rows)
 {
     struct op_blas *const b = atomic_load_explicit(&op->blas, memory_order_acquire);
     bool usable = true;
 
     *chosen = NULL;
+    *any_rows = b && atomic_load_explicit(&b->any_rows, memory_order_relaxed);
     if (!serves(b, &op->spelling.problem, args, m))
         return QUERN_OK;
     FAIL_IF((uintptr_t)args->workspace % WORKSPACE_ALIGN, QUERN_E_ALIGN,
             "args.workspace is %p; expected a multiple of %d", args->workspace, WORKSPACE_ALIGN);
-    TRY(check_capture(op, b, m, stream, &usable));
+    TRY(check_capture(op, b, *any_rows, m, stream, &usable));
     if (usable) {
         *chosen = b;
         *weights = b->weights;
@@ -189,18 +189,24 @@ quern_status op_blas_choose(quern_op *op, const struct quern_args *args, int64_t
     return QUERN_OK;
 }
 
-quern_status op_blas_multiply(quern_op *op, struct op_blas *b, const struct quern_args *args,
-                              int64_t m, void *stream, int64_t *done)
+quern_status op_blas_multiply(quern_op *op, struct op_blas *b, bool any_rows,
+                              const struct quern_args *args, int64_t m, void *stream, int64_t *done)
 {
-    for (size_t i; (i = next_product(b, m - *done)) < b->count;) {
+    for (size_t i; (i = next_product(b, any_rows, m - *done)) < b->count;) {
         const int64_t rows = rows_of(b, i, m - *done);
         const quern_status status = multiply(op, b, i, *done, rows, args, stream);
-        if (status == QUERN_OK)
-            *done += rows;
-        else if (rows < b->from << i) /* as nothing promises: whole products from now on */
-            atomic_store(&b->any_rows, false);
-        else
+        if (status != QUERN_OK && rows == b->from << i)
             return status;
+        if (status != QUERN_OK) {
+            /* That an algorithm takes fewer rows is no promise of the library's. The op's own
+             * kernels do the rest, as another product might run for the first time, which no
+             * capture survives; later launches have whole products. */
+            atomic_store(&b->any_rows, false);
+            log_line(&op->ctx->log, QUERN_LOG_INFO, "%s: %" PRId64 " rows are no product: %s",
+                     op->text, rows, quern_last_error()->message);
+            return QUERN_OK;
+        }
+        *done += rows;
     }
     return QUERN_OK;
 }

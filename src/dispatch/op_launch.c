@@ -197,9 +197,10 @@ static quern_status launch_products(quern_op *op, const struct quern_args *args,
 {
     struct op_blas *blas;
     quern_op *weights;
+    bool any_rows;
 
     *done = 0;
-    TRY(op_blas_choose(op, args, m, stream, &blas, &weights));
+    TRY(op_blas_choose(op, args, m, stream, &blas, &weights, &any_rows));
     if (!blas)
         return QUERN_OK;
     if (weights) {
@@ -208,7 +209,7 @@ static quern_status launch_products(quern_op *op, const struct quern_args *args,
         of_weights.ldc = 0;
         TRY(quern_op_launch(weights, &of_weights, 1, stream));
     }
-    return op_blas_multiply(op, blas, args, m, stream, done);
+    return op_blas_multiply(op, blas, any_rows, args, m, stream, done);
 }
 
 /* Whether a launch may begin before the work in front of it in the stream has ended. */

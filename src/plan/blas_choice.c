@@ -96,7 +96,7 @@ void plan_blas_explain(const struct plan_blas *b, int64_t m, struct str *out)
     if (b->dequant)
         str_addf(out, "%s writes %" PRId64 " bytes of 16-bit weights, then ", b->weights.symbol,
                  b->weight_bytes);
-    str_addf(out, "a product of all rows, by hipBLASLt products of");
+    str_addf(out, "products of");
     int64_t rest = m;
     for (int64_t rows = PLAN_BLAS_ROWS; rows >= b->from; rows /= 2)
         if (rest >= rows) {
@@ -105,6 +105,8 @@ void plan_blas_explain(const struct plan_blas *b, int64_t m, struct str *out)
             str_addf(out, " %" PRId64, rows);
             rest %= rows;
         }
-    str_addf(out, " rows%s; from %" PRId64 " rows on it is modelled faster (%.0f us, not %.0f)\n",
+    str_addf(out,
+             " rows%s (cuBLASLt: of all at once); from %" PRId64
+             " rows on it is modelled faster (%.0f us, not %.0f)\n",
              rest ? ", the rest as above" : "", b->from, b->blas_us, b->own_us);
 }

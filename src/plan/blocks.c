@@ -31,7 +31,9 @@ struct block_size {
 };
 static const struct block_size vector_blocks[] = {
     {1, 1, 1}, {2, 8, 4}, {4, 24, 8}, {8, 0, 16}, {0}};
-static const struct block_size listed_blocks[] = {
+static const struct block_size listed_blocks[] = {{8, 2, 2},     {8, 8, 6},   {8, 64, 12},
+                                                  {16, 128, 16}, {32, 0, 16}, {0}};
+static const struct block_size tiled_blocks[] = {
     {8, 2, 2}, {8, 8, 6}, {8, 64, 12}, {16, 128, 16}, {32, 384, 16}, {64, 0, 16}, {0}};
 static const struct block_size matrix_blocks[] = {{1, 1, 1}, {16, 128, 10}, {64, 0, 16}, {0}};
 
@@ -90,13 +92,25 @@ static quern_status add_block(struct plan_set *set, const struct plan *base, int
     return status;
 }
 
+/* Whether tiles of more rows than a family of matrix units lists serve such a layer. This must not
+ * depend on K, for gate and up and down share their blocks: a layer whose K they do not take has
+ * two slices in a block. */
+static bool has_tiles(const struct quern_problem *problem, const struct target *target)
+{
+    struct quern_problem any = *problem;
+
+    any.k = any.k * 64;
+    return family_of(&any, target, PLAN_UNITS_TILES) != NULL;
+}
+
 quern_status blocks_plan(struct plan_set *set, struct plan base)
 {
     const struct quern_problem *const q = &base.problem;
     const struct family *const matrix = family_of(q, base.target, PLAN_UNITS_MATRIX);
-    const struct block_size *b = !matrix           ? vector_blocks
-                                 : matrix->m_tiles ? listed_blocks
-                                                   : matrix_blocks;
+    const struct block_size *b = !matrix                     ? vector_blocks
+                                 : !matrix->m_tiles          ? matrix_blocks
+                                 : has_tiles(q, base.target) ? tiled_blocks
+                                                             : listed_blocks;
     const int64_t most = problem_rows_max(q);
     int64_t done = 0; /* rows of A that have a kernel */
 

@@ -112,6 +112,14 @@ def test_only_rows_of_targets_name_processors():
     assert not bad
 
 
+def test_patches_apply():
+    """Of templates, for a library that shows something: whoever changes them changes the patch."""
+    for path in sorted((TOP / "tests").rglob("*.patch")):
+        done = subprocess.run(["git", "apply", "--check", str(path)], cwd=TOP, text=True,
+                              capture_output=True)
+        assert done.returncode == 0, done.stderr
+
+
 def test_every_c_file_is_formatted():
     """By the version that setup.sh pins; where it could not be had, this is skipped."""
     if not (TOP / "build/deps/format/bin/clang-format").exists():

@@ -192,8 +192,8 @@ static void test_products(void **state)
         assert_int_equal(products() - before, 1);
         capture(op, &l, workspace, 1);
 
-        /* An algorithm that refuses fewer rows is asked no more: a product of as many as it was
-         * chosen for, and three rows by a kernel of our own. */
+        /* Where an algorithm refuses fewer rows, the op's own kernels do them, and it is asked no
+         * more: then a product has as many as it was chosen for, and three rows are our own. */
         fail_next("cublasLtMatmul", 1, CUBLAS_NOT_SUPPORTED);
         launch(op, &l, workspace, NULL);
         expect_right(&l);

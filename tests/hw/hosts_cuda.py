@@ -673,8 +673,6 @@ def models():
                 "quantization_config": quern.QuernConfig(wq="int4", group=128)}
             model = transformers.AutoModelForCausalLM.from_pretrained(
                 where, dtype=torch.bfloat16, device_map=place, **words)
-            used = {module.context.gpu.index for module in model.modules()
-                    if isinstance(module, quern.QuantizedLinear)}
             with torch.no_grad():
                 logits[name] = model(tokens.to("cuda:0")).logits.float().cpu()
             used = {module.context.gpu.index for module in model.modules()

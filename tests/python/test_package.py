@@ -779,6 +779,12 @@ def test_each_layer_on_its_gpu(quern, gpu, hip):
             with torch.cuda.device(index):
                 assert close((y.array().astype(np.uint32) << 16).view(np.float32), right)
         assert made[0].context is made[2].context is gpu.on(2) and made[1].context is gpu
+        assert gpu.on(2).on(0) is gpu and quern.Context.shared(device="hip", index=2) is gpu.on(2)
+        kept = gpu.on(2).__reduce__()[1][0]
+        assert kept["index"] is None and kept == gpu.__reduce__()[1][0]  # no GPU of this machine
+        with quern.Context(device="hip", index=2) as second, pytest.raises(ValueError):
+            second.close()
+            second.on(0)
         with pytest.raises(ValueError, match="x is on GPU 0; the layer is on GPU 2"):
             made[0](torch.as_gpu(bits, torch.bfloat16))
     finally:

@@ -172,8 +172,8 @@ template <bool ALIGNED> DEVICE void fill_a_as(walk at, const rows_of_a &a, u32 p
     }
 }
 
-// Notes the rows of A of a warp's slots, which it alone looks up: dividing a choice by the choices
-// of a token would take as long as a load of A.
+// Notes the rows of A of a warp's slots, which it alone looks up: each load of A would else wait
+// for the load of its choice.
 DEVICE void find_rows(SLOT_PARAMETER const rows_of_a &of_a, u32 part)
 {
 #if MOE

@@ -8,6 +8,7 @@ import dataclasses
 import inspect
 import os
 import sys
+import threading
 import warnings
 import weakref
 from typing import Any, Callable, Sequence
@@ -78,19 +79,20 @@ class Event:
             native.library.quern_status_name(e.status).decode())
 
 
-def _resolved(given: dict[str, Any]) -> dict[str, Any]:
-    """The options of a context with the device and index that it has. What is not said is torch's,
-    where the process has torch and that sees a GPU: a context of another one could not read its
-    tensors. Of several GPUs it is torch's current one, as for torch.device("cuda")."""
-    device, index = given["device"], given["index"]
+def _place(given: dict[str, Any]) -> tuple[str | None, int]:
+    """The kind of GPU and which of them a context of these options has, None where that is not
+    known before it is opened. What is not said is torch's, where the process has torch and that
+    sees a GPU: a context of another one could not read its tensors. Of several GPUs it is torch's
+    current one, as for torch.device("cuda")."""
     torch = sys.modules.get("torch")
     kind = torch_kind(torch) if torch is not None and torch.cuda.is_available() else None
-    named = device or os.environ.get("QUERN_DEVICE")
+    named, index = given["device"] or os.environ.get("QUERN_DEVICE"), given["index"]
     if not (named or given["target"] or os.environ.get("QUERN_TARGET")):
-        device = named = kind
+        named = kind
+    named = None if named == "auto" else named
     if index is None:
         index = torch.cuda.current_device() if kind and named == kind else 0
-    return {**given, "device": device, "index": native.integer("index", index)}
+    return named, native.integer("index", index)
 
 
 def seal(state: str) -> None:
@@ -138,8 +140,10 @@ class Context(Handle):
                  log_level: str | None = None,
                  event: Callable[[Event], None] | None = None) -> None:
         self._given = {name: value for name, value in locals().items() if name != "self"}
-        self._key = _resolved(self._given)  # of equal ones one context is enough
-        device, index = self._key["device"], self._key["index"]
+        self._place = _place(self._given)
+        kind, index = self._place
+        if not (device or os.environ.get("QUERN_DEVICE")):
+            device = kind
 
         def happened(_user: Any, e: Any) -> None:
             if event:
@@ -195,7 +199,8 @@ class Context(Handle):
         kind = _word(_DEVICES, info.kind - 1)
         self._kind = kind
         self.gpu: Gpu | None = Gpu(kind, index) if kind in ("hip", "cuda") else None
-        _opened.add(self)
+        with _lock:
+            _opened.add(self)
 
     @classmethod
     def shared(cls, **options: Any) -> "Context":
@@ -204,18 +209,36 @@ class Context(Handle):
         given = {name: parameter.default
                  for name, parameter in inspect.signature(cls).parameters.items()}
         given.update(options)
-        key = _resolved(given)
-        for context in _opened:
-            if context._key == key and context._finalizer.alive:
-                return context
-        return cls(**options)
+        with _lock:  # a GPU must not get two contexts from two threads at once
+            return cls._found(given) or cls(**options)
+
+    @classmethod
+    def _found(cls, given: dict[str, Any]) -> "Context | None":
+        """An open context of these options."""
+        return next((context for context in _opened
+                     if context._finalizer.alive and context._is_of(given)), None)
+
+    def _is_of(self, given: dict[str, Any]) -> bool:
+        """Whether it is what a context with these options would be: the same GPU, however that is
+        said, and the same other options."""
+        mine, theirs = ({name: value for name, value in options.items()
+                         if name not in ("device", "index")} for options in (self._given, given))
+        return mine == theirs and _place(given) in (self._place, self.gpu)
 
     def on(self, index: int) -> "Context":
         """The context with the same options on another GPU of the same kind, shared as `shared`
         says; this one on its own GPU. A context of a software GPU is there for all tensors."""
+        _ = self.handle  # a closed one has no others
         if self.gpu is None or self.gpu.index == index:
             return self
-        return Context.shared(**{**self._given, "device": self.gpu.kind, "index": index})
+        there = {**self._given, "device": self.gpu.kind, "index": index}
+        with _lock:
+            context = Context._found(there)
+            if context is None:
+                context = Context(**there)
+                # a pickle says what the caller said: its weights say which GPU they are on
+                context._given = self._given
+            return context
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Context":
         """Itself: copies of what is on a GPU are on the same GPU."""
@@ -313,6 +336,7 @@ class Context(Handle):
         self.close()
 
 
+_lock = threading.RLock()
 _opened: weakref.WeakSet[Context] = weakref.WeakSet()
 
 
