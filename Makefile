@@ -444,7 +444,7 @@ FUZZ      ?= $(patsubst tests/fuzz/test_fuzz_%.c,%,$(wildcard tests/fuzz/test_fu
 FUZZ_SECONDS ?= 60
 FUZZ_SRC  := $(wildcard src/base/*.c src/target/*.c src/problem/*.c src/object/*.c) \
              $(wildcard src/object/*/*.c) \
-             $(addprefix src/store/,entry.c key.c seal.c revoked.c source.c bundle.c \
+             $(addprefix src/store/,entry.c key.c seal.c revoked.c claim.c source.c bundle.c \
                bundle_entry.c) \
              $(wildcard src/sim/decode/*.c) $(addprefix src/plan/,tuning.c facts.c text_table.c) \
              src/compile/process.c src/compile/compiler.c src/compile/pool.c src/compile/remote.c

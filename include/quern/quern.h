@@ -211,8 +211,10 @@ typedef void (*quern_log_fn)(void *user, enum quern_log_level level, const char 
 /*
  * Events tell how a kernel that the process does not have is obtained. BEGIN: it is looked for.
  * COMPILE: no bundle and no cache has it, and it is going to be compiled. END: it is there, or
- * could not be had. They come in this order, and for one kernel from one thread. Creating an op
- * whose kernels are all loaded causes no event.
+ * could not be had; of quern_prewarm also, with QUERN_E_NOT_READY, that another machine makes it (a
+ * remote cache in an object store), and it is looked for once more, with events of its own. They
+ * come in this order, and for one kernel from one thread. Creating an op whose kernels are all
+ * loaded causes no event.
  */
 enum quern_event_kind { QUERN_EVENT_BEGIN = 1, QUERN_EVENT_COMPILE, QUERN_EVENT_END };
 
@@ -451,7 +453,12 @@ QUERN_API quern_status quern_ctx_device(quern_ctx *ctx, struct quern_device_info
     X(30, REMOTE_PUT_OK, remote_put_ok,                                                            \
       "kernels compiled here that the remote was given (QUERN_REMOTE_MODE=rw)")                    \
     X(31, REMOTE_PUT_FAILED, remote_put_failed,                                                    \
-      "kernels compiled here that it did not take in time, or was not offered after that")
+      "kernels compiled here that it did not take in time, or was not offered after that")         \
+    X(32, REMOTE_CLAIMED, remote_claimed,                                                          \
+      "kernels that this process claimed in the remote before it compiled them")                   \
+    X(33, REMOTE_AWAITED, remote_awaited,                                                          \
+      "kernels that another machine had claimed, and that came from the remote when it had made "  \
+      "them")
 
 #define QUERN_STAT_NUMBER(number, NAME, name, counts) QUERN_STAT_##NAME = number,
 enum quern_stat { QUERN_STATS(QUERN_STAT_NUMBER) };

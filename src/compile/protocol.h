@@ -29,7 +29,7 @@
 #include <xxhash.h>
 
 #define PROTOCOL_MAGIC    0x4e525551u /* "QURN" */
-#define PROTOCOL_VERSION  5
+#define PROTOCOL_VERSION  6
 #define PROTOCOL_TEXT_(x) #x
 #define PROTOCOL_TEXT(x)  PROTOCOL_TEXT_(x)
 
@@ -58,15 +58,16 @@ enum frame_kind {
     FRAME_REPLY,         /* outcome u32, microseconds u64, message, data */
     FRAME_FETCH,         /* name; to the helper that fetches (remote.h), as is the next */
     FRAME_CANCEL,        /* -; the id is that of the FRAME_FETCH that wants no reply any more */
-    FRAME_STORE          /* name, SHA-256 as text, bytes; to the same helper, which puts them on the
-                            server */
+    FRAME_STORE          /* name, SHA-256 as text, only where nothing is (u32), bytes; to the same
+                            helper, which puts them on the server */
 };
 
 enum reply_outcome {
     REPLY_DONE = 1, /* message: the compiler's log; data: object, instructions or text */
     REPLY_REJECTED, /* message: the compiler's log */
     REPLY_UNABLE,   /* message: why a library could not be loaded or failed otherwise */
-    REPLY_ABSENT    /* to FRAME_FETCH: the server has no such thing */
+    REPLY_ABSENT,   /* to FRAME_FETCH: the server has no such thing */
+    REPLY_TAKEN     /* to FRAME_STORE where nothing may be: something is there */
 };
 
 /* The data of a FRAME_DISASSEMBLE reply: for each instruction, in order, without gaps. */

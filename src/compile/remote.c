@@ -158,18 +158,38 @@ bool remote_fetch(struct remote *r, const char *name, uint64_t id)
     return sent;
 }
 
-bool remote_store(struct remote *r, const char *name, const void *bytes, size_t size, uint64_t id)
+/* The payload of FRAME_STORE, whose bytes the caller frees. */
+static struct fields store_payload(const char *name, const void *bytes, size_t size, bool if_absent)
 {
-    struct fields payload = {.grow = os.realloc}, frame = {.grow = os.realloc};
+    struct fields payload = {.grow = os.realloc};
     unsigned char digest[crypto_hash_sha256_BYTES];
     char hex[2 * sizeof digest + 1];
-    size_t sent = 0;
 
     crypto_hash_sha256(digest, bytes, size); /* which object stores want to have signed */
     hex_from_bytes(hex, digest, sizeof digest);
     fields_add_text(&payload, name);
     fields_add_text(&payload, hex);
+    fields_add_u32(&payload, if_absent);
     fields_add_bytes(&payload, bytes, size);
+    return payload;
+}
+
+bool remote_store_note(struct remote *r, const char *name, const void *bytes, size_t size,
+                       bool if_absent, uint64_t id)
+{
+    const struct fields payload = store_payload(name, bytes, size, if_absent);
+    const bool sent = send_frame(r, FRAME_STORE, id, &payload);
+
+    os.free(payload.bytes);
+    return sent;
+}
+
+bool remote_store(struct remote *r, const char *name, const void *bytes, size_t size, uint64_t id)
+{
+    const struct fields payload = store_payload(name, bytes, size, false);
+    struct fields frame = {.grow = os.realloc};
+    size_t sent = 0;
+
     const struct frame_header header = frame_make(FRAME_STORE, id, payload.bytes, payload.size);
     fields_add_raw(&frame, &header, sizeof header);
     fields_add_raw(&frame, payload.bytes, payload.size);

@@ -55,6 +55,11 @@ bool remote_cancel(struct remote *remote, uint64_t id);
  * remote_fetch may be unanswered. */
 bool remote_store(struct remote *remote, const char *name, const void *bytes, size_t size,
                   uint64_t id);
+/* The same for a few bytes, which waits for nothing, and so may be called between fetches.
+ * `if_absent`: REPLY_TAKEN is the answer where the server has something of that name, of a server
+ * that heeds If-None-Match (RFC 9110, 13.1.2). */
+bool remote_store_note(struct remote *remote, const char *name, const void *bytes, size_t size,
+                       bool if_absent, uint64_t id);
 
 struct remote_answer {
     uint64_t id;

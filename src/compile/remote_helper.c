@@ -52,7 +52,8 @@ struct fetch {
     size_t size, header_bytes;
     uint8_t *upload; /* what is put; null: it is a fetch */
     size_t upload_size, uploaded;
-    char *sha256; /* of what is put, in hexadecimal digits; null: it is a fetch */
+    char *sha256;   /* of what is put, in hexadecimal digits; null: it is a fetch */
+    bool if_absent; /* it is put only where the server has nothing of that name */
     struct curl_slist *headers;
     const char *broken; /* why this side ended the transfer; null: it did not */
     char error[CURL_ERROR_SIZE];
@@ -191,6 +192,8 @@ static void finish(struct fetch *f, int result)
     else if (result == CURLE_OK && !f->upload && (status == 404 || status == 410) &&
              strcmp(code, "NoSuchBucket"))
         answer(f->id, f->begun, REPLY_ABSENT, "", NULL);
+    else if (result == CURLE_OK && f->if_absent && (status == 412 || status == 409))
+        answer(f->id, f->begun, REPLY_TAKEN, "", NULL); /* 409: by one who puts it right now */
     else {
         if (result == CURLE_OK)
             snprintf(text, sizeof text, "the server's answer has status %ld%s%s%s", status,
@@ -271,6 +274,8 @@ static bool set_up(struct fetch *f, const char *url)
     }
     if (s.provider)
         bad |= !set_signature(f);
+    if (f->if_absent)
+        bad |= !add_header(f, "If-None-Match", "*");
     if (f->headers)
         bad |= c->easy_setopt(f->easy, CURLOPT_HTTPHEADER, f->headers);
     if (s.certificates.len)
@@ -281,8 +286,8 @@ static bool set_up(struct fetch *f, const char *url)
     return !bad;
 }
 
-/* Begins to fetch a name, or to put `upload` there, of that SHA-256, both of which it owns. */
-static void begin(uint64_t id, const char *name, uint8_t *upload, size_t upload_size, char *sha256)
+/* Begins to fetch a name, or to put there what `what` says, whose pointers it owns. */
+static void begin(uint64_t id, const char *name, const struct fetch *what)
 {
     struct fetch *const f = calloc(1, sizeof *f);
     const uint64_t now = microseconds();
@@ -290,18 +295,16 @@ static void begin(uint64_t id, const char *name, uint8_t *upload, size_t upload_
 
     if (!f || asprintf(&url, "%s/%s", s.url, name) < 0) {
         free(f);
-        free(upload);
-        free(sha256);
+        free(what->upload);
+        free(what->sha256);
         answer(id, now, REPLY_UNABLE, "out of memory", NULL);
         return;
     }
-    *f = (struct fetch){.next = s.first,
-                        .id = id,
-                        .begun = now,
-                        .easy = s.curl.easy_init(),
-                        .upload = upload,
-                        .upload_size = upload_size,
-                        .sha256 = sha256};
+    *f = *what;
+    f->next = s.first;
+    f->id = id;
+    f->begun = now;
+    f->easy = s.curl.easy_init();
     s.first = f;
     if (!f->easy || !set_up(f, url) || s.curl.multi_add_handle(s.multi, f->easy) != CURLM_OK) {
         answer(id, now, REPLY_UNABLE, "libcurl does not take the transfer", NULL);
@@ -325,17 +328,17 @@ static void obey(void)
         char *const name = field_text(&request);
         if (!fields_done(&request))
             _exit(STATUS_PROTOCOL);
-        begin(header.id, name, NULL, 0, NULL);
+        begin(header.id, name, &(struct fetch){0});
         free(name);
     } else if (header.kind == FRAME_STORE) {
-        size_t size = 0;
-        char *const name = field_text(&request), *const sha256 = field_text(&request);
-        const uint8_t *const bytes = field_bytes(&request, &size);
-        uint8_t *const upload = malloc(size + 1);
-        if (!fields_done(&request) || !upload || size > FETCH_BYTES_MAX)
+        char *const name = field_text(&request);
+        struct fetch what = {.sha256 = field_text(&request), .if_absent = field_u32(&request)};
+        const uint8_t *const bytes = field_bytes(&request, &what.upload_size);
+        what.upload = malloc(what.upload_size + 1);
+        if (!fields_done(&request) || !what.upload || what.upload_size > FETCH_BYTES_MAX)
             _exit(STATUS_PROTOCOL);
-        memcpy(upload, bytes, size);
-        begin(header.id, name, upload, size, sha256);
+        memcpy(what.upload, bytes, what.upload_size);
+        begin(header.id, name, &what);
         free(name);
     } else if (header.kind == FRAME_CANCEL) {
         struct fetch *f = s.first;

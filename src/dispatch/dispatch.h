@@ -129,11 +129,15 @@ struct kernel {
 /*
  * Makes the kernel of one plan: its keys; then the entry that a tier has, or else the source and
  * the compiler's object; then the checks of the object. On success *kernel holds everything but the
- * device's part (kernel_load). m_max: the caller's kernels are to serve 1…m_max rows, which a
- * failure names; 0: this one's rows. Blocks while it compiles.
+ * device's part (kernel_load). Blocks while it compiles.
  */
-quern_status kernel_make(quern_ctx *ctx, const struct plan *plan, int64_t m_max, enum quern_jit jit,
+quern_status kernel_make(quern_ctx *ctx, const struct plan *plan, enum quern_jit jit,
                          struct kernel *kernel);
+
+/* Who waits for a kernel that another machine has claimed (struct tier), and so makes claims: ops
+ * where the tier says so; prewarming, which first leaves such a kernel to the other, with
+ * QUERN_E_NOT_READY, while there is something else to do, and waits for it in the end. */
+enum kernel_claims { CLAIMS_OF_OPS, CLAIMS_LEAVE, CLAIMS_WAIT };
 
 /* kernel_make in two steps, so that a caller of many kernels can compile those that no tier has at
  * the same time, on several threads. This is what the first step leaves to the second. */
@@ -146,6 +150,8 @@ struct kernel_search {
     unsigned refused;        /* candidates before kernel->plan that the scan refused */
     int64_t m_lo, m_hi;      /* rows that the caller wants kernels for, for the message that tells
                               * how to make them; 0: unknown, the kernel's own are told */
+    enum kernel_claims claims;
+    bool claimed; /* this process said that it makes the kernel */
     struct tier_get gets[TIERS_MAX]
                         [2]; /* the questions to each tier: by exact key, by source key */
 };

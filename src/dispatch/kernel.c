@@ -9,6 +9,7 @@
 #include "base/os.h"
 #include "gen/gen.h"
 #include "plan/base.h"
+#include "store/claim.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -24,6 +25,13 @@
 
 /* How long to wait for a tier's answer when there is no other way to the kernel. */
 #define PENDING_MS 30000
+
+/* While another machine makes a kernel: how long to wait before it is looked for, at first and at
+ * most, and how often the claim itself is looked at. */
+#define CLAIM_WAIT_MS     20
+#define CLAIM_WAIT_MS_MAX 500
+#define CLAIM_LOOK_MS     1500
+#define CLAIM_MS          (CLAIM_S * 1000)
 
 /* ---- Keys ------------------------------------------------------------------------------------ */
 
@@ -318,18 +326,94 @@ static bool made_meanwhile(quern_ctx *ctx, struct kernel *k, struct kernel_searc
     return made || ask_pending(ctx, k, search, 0);
 }
 
-/* Compiles a kernel while no other process compiles it, as far as locks can see to that. */
+/* Claims the kernel in every tier that has claims, or learns that another machine has. */
+static enum tier_claim claim(quern_ctx *ctx, struct kernel *k, struct kernel_search *search,
+                             bool overdue)
+{
+    for (size_t i = 0; i < ctx->tier_count; i++) {
+        const struct tier *const t = &ctx->tiers[i];
+        enum tier_claim is = TIER_CLAIM_NONE;
+        if (t->claim && (t->claims_for_ops || search->claims != CLAIMS_OF_OPS))
+            is = t->claim(t->self, &k->entry_key, overdue);
+        search->claimed = search->claimed || is == TIER_CLAIM_MINE;
+        if (is == TIER_CLAIM_TAKEN)
+            return is;
+    }
+    return search->claimed ? TIER_CLAIM_MINE : TIER_CLAIM_NONE;
+}
+
+/* Gives up what was claimed, if nothing was put for it. */
+static void disclaim(quern_ctx *ctx, const struct kernel *k, const struct kernel_search *search)
+{
+    for (size_t i = 0; i < ctx->tier_count && search->claimed; i++)
+        if (ctx->tiers[i].claim && (!k->bytes || k->refused))
+            ctx->tiers[i].disclaim(ctx->tiers[i].self, &k->entry_key);
+}
+
+/* Asks the tiers that have claims whether they have the kernel by now. */
+static bool claimant_made(quern_ctx *ctx, struct kernel *k, struct kernel_search *search)
+{
+    for (size_t i = 0; i < ctx->tier_count; i++) {
+        struct tier_get *const get = &search->gets[i][0];
+        get->wait_ms = TIER_GRACE;
+        /* the first call may have asked only, and the second waits for the answer */
+        if (ctx->tiers[i].claim &&
+            (ask(ctx, k, search, i, get) || (get->pending && ask(ctx, k, search, i, get))))
+            return true;
+    }
+    return false;
+}
+
+/* Claims the kernel, or waits while another machine that has claimed it makes it, which is looked
+ * for less and less often. What it claimed so long ago that it must have failed is taken over, and
+ * when all of that has taken twice as long the kernel is compiled whoever has the claim. True: the
+ * other has made it. */
+static bool await_claimant(quern_ctx *ctx, struct kernel *k, struct kernel_search *search,
+                           enum tier_claim is)
+{
+    int waited_ms = 0, looked_ms = 0, wait_ms = CLAIM_WAIT_MS;
+
+    while (is == TIER_CLAIM_TAKEN && waited_ms < 2 * CLAIM_MS) {
+        os.nanosleep(&(struct timespec){.tv_nsec = wait_ms * 1000000L}, NULL);
+        waited_ms += wait_ms;
+        wait_ms = wait_ms * 2 < CLAIM_WAIT_MS_MAX ? wait_ms * 2 : CLAIM_WAIT_MS_MAX;
+        if (claimant_made(ctx, k, search)) {
+            counter_add(&ctx->counters, QUERN_STAT_REMOTE_AWAITED, 1);
+            return true;
+        }
+        if (waited_ms - looked_ms >= CLAIM_LOOK_MS) {
+            looked_ms = waited_ms;
+            is = claim(ctx, k, search, waited_ms >= CLAIM_MS);
+        }
+    }
+    return false;
+}
+
+/* Compiles a kernel for which this process has the locks, unless another machine has claimed it. */
+static quern_status compile_claimed(quern_ctx *ctx, struct kernel *k, struct kernel_search *search)
+{
+    const enum tier_claim is = claim(ctx, k, search, false);
+
+    FAIL_IF(is == TIER_CLAIM_TAKEN && search->claims == CLAIMS_LEAVE, QUERN_E_NOT_READY,
+            "another machine makes kernel %s", k->plan.symbol);
+    if (await_claimant(ctx, k, search, is))
+        return QUERN_OK;
+    event_compile(ctx, k, search->begun_ns);
+    quern_status status = compile(ctx, k, search);
+    disclaim(ctx, k, search);
+    if (status != QUERN_OK && !k->bytes && ask_pending(ctx, k, search, PENDING_MS))
+        status = QUERN_OK;
+    return status;
+}
+
+/* Compiles a kernel while nobody else compiles it, as far as locks and claims can see to that. */
 static quern_status compile_once(quern_ctx *ctx, struct kernel *k, struct kernel_search *search)
 {
     int locks[TIERS_MAX];
     quern_status status = QUERN_OK;
 
-    if (!made_meanwhile(ctx, k, search, locks)) {
-        event_compile(ctx, k, search->begun_ns);
-        status = compile(ctx, k, search);
-        if (status != QUERN_OK && !k->bytes && ask_pending(ctx, k, search, PENDING_MS))
-            status = QUERN_OK;
-    }
+    if (!made_meanwhile(ctx, k, search, locks))
+        status = compile_claimed(ctx, k, search);
     for (size_t i = ctx->tier_count; i--;)
         if (locks[i] >= 0)
             ctx->tiers[i].unlock(ctx->tiers[i].self, locks[i]);
@@ -348,7 +432,8 @@ static quern_status from_compiler(quern_ctx *ctx, struct kernel *k, struct kerne
     if (status == QUERN_OK)
         status = compile_once(ctx, k, search);
     counter_add(&ctx->counters, QUERN_STAT_MISS_ABSENT,
-                !k->cached && (!k->reason || k->reason == QUERN_REASON_ABSENT));
+                !k->cached && status != QUERN_E_NOT_READY &&
+                    (!k->reason || k->reason == QUERN_REASON_ABSENT));
     return status;
 }
 
@@ -409,6 +494,7 @@ static quern_status search_next(quern_ctx *ctx, enum quern_jit jit, struct kerne
     const struct plan *const first = search->plan;
     const uint64_t begun_ns = search->begun_ns;
     const int64_t m_lo = search->m_lo, m_hi = search->m_hi;
+    const enum kernel_claims claims = search->claims;
     unsigned n = search->refused;
     struct plan next;
 
@@ -420,6 +506,7 @@ static quern_status search_next(quern_ctx *ctx, enum quern_jit jit, struct kerne
         search->begun_ns = begun_ns;
         search->m_lo = m_lo;
         search->m_hi = m_hi;
+        search->claims = claims;
         search->refused = n;
         from_tiers(ctx, k, jit, search);
     } while (k->refused);
@@ -487,14 +574,12 @@ void kernel_abandon(quern_ctx *ctx, struct kernel *kernel, struct kernel_search 
     kernel_free(ctx, kernel);
 }
 
-quern_status kernel_make(quern_ctx *ctx, const struct plan *plan, int64_t m_max, enum quern_jit jit,
+quern_status kernel_make(quern_ctx *ctx, const struct plan *plan, enum quern_jit jit,
                          struct kernel *kernel)
 {
     struct kernel_search search;
 
     TRY(kernel_search(ctx, plan, jit, kernel, &search));
-    search.m_lo = m_max ? 1 : 0;
-    search.m_hi = m_max;
     return kernel_complete(ctx, jit, kernel, &search);
 }
 

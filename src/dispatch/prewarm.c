@@ -12,6 +12,7 @@
 struct job {
     struct plan plan;
     char text[QUERN_TEXT_MAX];
+    bool done;
 };
 
 struct prewarm {
@@ -21,6 +22,7 @@ struct prewarm {
     int64_t m_max;
     quern_progress_fn progress;
     void *user;
+    enum kernel_claims claims;
     pthread_mutex_t lock; /* of all below; also lets one thread report at a time */
     size_t done;
     bool cancelled;
@@ -47,6 +49,18 @@ static void report(struct prewarm *w, const struct job *job, const struct kernel
         w->cancelled = true;
 }
 
+static quern_status make(const struct prewarm *w, const struct plan *plan, struct kernel *k)
+{
+    const enum quern_jit jit = w->ctx->settings.jit;
+    struct kernel_search search;
+
+    TRY(kernel_search(w->ctx, plan, jit, k, &search));
+    search.m_lo = 1;
+    search.m_hi = w->m_max;
+    search.claims = w->claims;
+    return kernel_complete(w->ctx, jit, k, &search);
+}
+
 static void make_job(void *user, size_t i)
 {
     struct prewarm *const w = user;
@@ -55,10 +69,12 @@ static void make_job(void *user, size_t i)
     pthread_mutex_lock(&w->lock);
     const bool cancelled = w->cancelled;
     pthread_mutex_unlock(&w->lock);
-    if (cancelled)
+    if (cancelled || w->jobs[i].done)
         return;
-    const quern_status status =
-        kernel_make(w->ctx, &w->jobs[i].plan, w->m_max, w->ctx->settings.jit, &k);
+    const quern_status status = make(w, &w->jobs[i].plan, &k);
+    if (status == QUERN_E_NOT_READY && w->claims == CLAIMS_LEAVE)
+        return;
+    w->jobs[i].done = true;
     pthread_mutex_lock(&w->lock);
     if (status != QUERN_OK && i < w->failed_job) {
         w->failed_job = i;
@@ -93,8 +109,12 @@ static quern_status plan_jobs(struct prewarm *w, const struct quern_problem *pro
     return QUERN_OK;
 }
 
+/* Makes all kernels but those that other machines make meanwhile, and then waits for these. */
 static quern_status run_jobs(struct prewarm *w)
 {
+    w->claims = CLAIMS_LEAVE;
+    parallel_for(w->count, w->ctx->settings.jobs, make_job, w);
+    w->claims = CLAIMS_WAIT;
     parallel_for(w->count, w->ctx->settings.jobs, make_job, w);
     if (w->failed_job != SIZE_MAX)
         return error_restore(&w->failure);

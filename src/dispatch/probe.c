@@ -118,7 +118,7 @@ static quern_status probe(struct bench *b, enum fact fact, char value[FACT_VALUE
     struct plan plan;
 
     facts_probe(fact, b->ctx->id.target, &plan);
-    TRY(kernel_make(b->ctx, &plan, 0, b->ctx->settings.jit, &b->kernel));
+    TRY(kernel_make(b->ctx, &plan, b->ctx->settings.jit, &b->kernel));
     const quern_status status = run(b, fact, value);
     kernel_free(b->ctx, &b->kernel);
     return status;

@@ -14,6 +14,7 @@
 #include "base/os.h"
 #include "base/place.h"
 #include "compile/remote.h"
+#include "dispatch/remote_claim.h"
 #include "dispatch/remote_place.h"
 #include "dispatch/remote_push.h"
 #include "dispatch/remote_revoked.h"
@@ -264,8 +265,23 @@ static uint64_t ask_directory(struct remote_tier *t, const char *name, struct qu
     return q->id;
 }
 
-/* Asks for a name; 0: the remote is not asked now. */
-static uint64_t ask(struct remote_tier *t, const char *name)
+/* A question: for a name, or with `bytes` to put these there. */
+struct request {
+    const char *name, *bytes;
+    size_t size;
+    bool if_absent; /* they are put only where nothing is */
+};
+
+static bool send_request(struct remote_tier *t, const struct request *r)
+{
+    t->last_id++;
+    return r->bytes
+               ? remote_store_note(t->helper, r->name, r->bytes, r->size, r->if_absent, t->last_id)
+               : remote_fetch(t->helper, r->name, t->last_id);
+}
+
+/* Asks the remote; 0: it is not asked now. */
+static uint64_t ask(struct remote_tier *t, const struct request *request)
 {
     struct question *const q = find(t, 0);
     const uint64_t now = os_now();
@@ -275,10 +291,10 @@ static uint64_t ask(struct remote_tier *t, const char *name)
         return 0;
     }
     if (t->place.directory)
-        return ask_directory(t, name, q);
+        return ask_directory(t, request->name, q);
     if (!t->helper && !start_helper(t))
         return 0;
-    if (!ask_list(t) || !remote_fetch(t->helper, name, ++t->last_id)) {
+    if (!ask_list(t) || !send_request(t, request)) {
         pump(t); /* its last words */
         if (t->helper)
             lose_helper(t, "its helper quern-remote does not listen");
@@ -402,7 +418,7 @@ static enum tier_answer get(void *self, struct tier_get *g, struct store_entry *
     if (!g->pending) {
         char name[SEAL_NAME_BYTES];
         seal_name(g->by_source ? &g->want->source_key : &g->want->key, g->by_source, name);
-        const uint64_t id = ask(t, name);
+        const uint64_t id = ask(t, &(struct request){.name = name});
         lock_give(&t->lock);
         g->pending = (void *)(uintptr_t)id;
         return id ? TIER_PENDING : TIER_MISS;
@@ -442,6 +458,46 @@ static void put(void *self, const struct hash128 *key, const struct store_record
 
     (void)key;
     remote_push_offer(t->push, record);
+}
+
+/* Asks, and waits for the answer, for a claim (remote_claim.h). */
+static bool ask_and_wait(void *self, const char *name, const char *bytes, size_t size,
+                         bool if_absent, struct remote_answer *answer)
+{
+    struct remote_tier *const t = self;
+    const struct request request = {name, bytes, size, if_absent};
+
+    lock_take(&t->lock);
+    leave_to_parent(t);
+    const uint64_t id = ask(t, &request);
+    lock_give(&t->lock);
+    if (!id || !await(t, id, 2 * REMOTE_HUNG_MS * NS_PER_MS, answer))
+        return false;
+    if (answer->outcome != REPLY_UNABLE)
+        return true;
+    lock_take(&t->lock);
+    complain(t, QUERN_STAT_REMOTE_FAILED, answer->message);
+    if (answer->id) /* else the helper was lost, for which it rests already */
+        rest(t);
+    lock_give(&t->lock);
+    return false;
+}
+
+static enum tier_claim claim(void *self, const struct hash128 *key, bool overdue)
+{
+    struct remote_tier *const t = self;
+    const struct remote_exchange exchange = {ask_and_wait, t};
+    const enum tier_claim is = remote_claim(&exchange, key, overdue);
+
+    counter_add(t->counters, QUERN_STAT_REMOTE_CLAIMED, is == TIER_CLAIM_MINE);
+    return is;
+}
+
+static void disclaim(void *self, const struct hash128 *key)
+{
+    const struct remote_exchange exchange = {ask_and_wait, self};
+
+    remote_disclaim(&exchange, key);
 }
 
 static void close_remote(void *self)
@@ -546,6 +602,10 @@ quern_status remote_open(const struct settings *settings, struct store *store, s
                           .get = get,
                           .cancel = cancel,
                           .put = t->push ? put : NULL,
+                          /* of other servers it is not known whether they heed a condition */
+                          .claim = t->push && t->place.s3 ? claim : NULL,
+                          .disclaim = disclaim,
+                          .claims_for_ops = t->grace_ms < 0,
                           .close = close_remote};
     return QUERN_OK;
 }
@@ -576,7 +636,7 @@ bool remote_try(struct remote_tier *t, struct str *out)
 
     seal_name(&none, false, name);
     lock_take(&t->lock);
-    const uint64_t id = ask(t, name);
+    const uint64_t id = ask(t, &(struct request){.name = name});
     lock_give(&t->lock);
     const bool answered = id && await(t, id, 2 * REMOTE_HUNG_MS * NS_PER_MS, &answer);
     lock_take(&t->lock);

@@ -17,6 +17,10 @@ enum tier_answer { TIER_MISS, TIER_HIT, TIER_PENDING };
 /* As wait_ms: as long as the tier holds it worth while before a compiler is asked as well. */
 #define TIER_GRACE (-1)
 
+/* NONE: the tier cannot say, or nobody is to be waited for. MINE: this process makes the kernel,
+ * and others wait for it. TAKEN: another machine makes it. */
+enum tier_claim { TIER_CLAIM_NONE, TIER_CLAIM_MINE, TIER_CLAIM_TAKEN };
+
 /* One question to one tier. When it is asked again it may be a copy, in another place. */
 struct tier_get {
     const struct store_want *want; /* during this call only */
@@ -51,6 +55,15 @@ struct tier {
      * until unlock: see store_lock. -1: it could not be had; that does no harm. Null: no locks. */
     int (*lock)(void *self, const struct hash128 *key, int deadline_ms);
     void (*unlock)(void *self, int lock);
+    /* Claims a kernel for this process before it is compiled, of all machines that share the tier:
+     * see enum tier_claim. `overdue`: the one that was claimed has been waited for long enough, and
+     * is taken over. Waits for the server's answers. Null: no claims. */
+    enum tier_claim (*claim)(void *self, const struct hash128 *key, bool overdue);
+    /* Gives up a claim, as nothing was put for it, so that nobody waits any longer. */
+    void (*disclaim)(void *self, const struct hash128 *key);
+    /* Whether ops, too, claim what they lack and wait for what others have claimed, as their host
+     * would rather wait than compile. Else only prewarming does. */
+    bool claims_for_ops;
     void (*close)(void *self); /* no question is pending then */
 };
 

@@ -97,12 +97,14 @@ static int take_foreign(void *user, const struct store_item *item, struct store_
     return 0;
 }
 
-/* Whether a worker's answers are kept from the library. */
-static atomic_bool unheard;
+/* Whether a worker's answers are kept from the library, and whether workers seem to have died. */
+static atomic_bool unheard, dead;
 static ssize_t (*real_recv)(int fd, void *to, size_t size, int flags);
 
 static ssize_t recv_unless_unheard(int fd, void *to, size_t size, int flags)
 {
+    if (atomic_load(&dead))
+        return 0;
     if (!atomic_load(&unheard))
         return real_recv(fd, to, size, flags);
     errno = EAGAIN;
@@ -230,6 +232,10 @@ struct slow {
     bool waits;                     /* whoever waits gets an answer */
     bool late;                      /* it has nothing until somebody has its lock */
     atomic_bool locked;             /* which somebody had */
+    bool claims, patient;           /* it has claims; ops, too, wait for them */
+    atomic_int taken, left;         /* so many claims are another's; claims that were given up */
+    atomic_int claimed;             /* those that were asked for */
+    atomic_int misses;              /* so many times it has nothing yet */
     atomic_int gets, cancels, puts; /* an op's kernels are made on several threads */
 };
 
@@ -239,7 +245,7 @@ static enum tier_answer slow_get(void *self, struct tier_get *g, struct store_en
 
     assert_true(!g->pending || g->pending == s);
     s->gets++;
-    if (s->late && !s->locked)
+    if ((s->late && !s->locked) || s->misses-- > 0)
         return TIER_MISS;
     if (s->pending && !(s->waits && g->wait_ms > 0)) {
         s->pending--;
@@ -273,6 +279,21 @@ static void slow_unlock(void *self, int lock)
     assert_true(self && lock == 0);
 }
 
+static enum tier_claim slow_claim(void *self, const struct hash128 *key, bool overdue)
+{
+    struct slow *const s = self;
+
+    assert_true(key && !overdue);
+    s->claimed++;
+    return s->taken-- > 0 ? TIER_CLAIM_TAKEN : TIER_CLAIM_MINE;
+}
+
+static void slow_disclaim(void *self, const struct hash128 *key)
+{
+    assert_non_null(key);
+    ((struct slow *)self)->left++;
+}
+
 static void slow_close(void *self)
 {
     store_close(((struct slow *)self)->store);
@@ -298,6 +319,9 @@ static quern_ctx *open_slow(const char *cache, enum quern_jit jit, bool first, s
                                    .put = slow_put,
                                    .lock = slow->late ? slow_lock : NULL,
                                    .unlock = slow->late ? slow_unlock : NULL,
+                                   .claim = slow->claims ? slow_claim : NULL,
+                                   .disclaim = slow_disclaim,
+                                   .claims_for_ops = slow->patient,
                                    .close = slow_close};
     ctx->tier_count++;
     return ctx;
@@ -394,6 +418,64 @@ static void kernels_made_by_another_meanwhile_serve(void **state)
     assert_int_equal(stats_of(ctx).compile_ok, 0);
     assert_int_equal(slow.gets, 2 * quern_op_kernel_count(op));
     quern_op_release(op);
+    quern_close(ctx);
+}
+
+/* ---- claims ---------------------------------------------------------------------------------- */
+
+static void ops_claim_where_their_host_would_rather_wait(void **state)
+{
+    struct slow slow = {.claims = true, .misses = 1000, .taken = 1000};
+
+    (void)state;
+    quern_ctx *ctx = open_slow("hasty", QUERN_JIT_ON, true, &slow);
+    assert_int_equal(get(ctx), QUERN_OK);
+    assert_true(stats_of(ctx).compile_ok == 1 && slow.claimed == 0 && slow.left == 0);
+    quern_close(ctx);
+    /* nobody has claimed it */
+    slow = (struct slow){.claims = true, .patient = true, .misses = 1000};
+    ctx = open_slow("patient", QUERN_JIT_ON, true, &slow);
+    assert_int_equal(get(ctx), QUERN_OK);
+    assert_true(stats_of(ctx).compile_ok == 1 && slow.claimed == 1 && slow.left == 0);
+    assert_int_equal(slow.puts, 1);
+    quern_close(ctx);
+    /* another has, and has made it when it is asked for the fourth time */
+    slow = (struct slow){.claims = true, .patient = true, .misses = 3, .taken = 1000};
+    ctx = open_slow("awaits", QUERN_JIT_ON, true, &slow);
+    assert_int_equal(get(ctx), QUERN_OK);
+    struct quern_stats s = stats_of(ctx);
+    assert_true(s.compile_ok == 0 && s.remote_awaited == 1 && s.miss_absent == 0);
+    assert_true(slow.gets == 4 && slow.claimed == 1 && slow.puts == 0);
+    quern_close(ctx);
+}
+
+/* Prewarming makes the rest first. */
+static void prewarming_leaves_what_another_has_claimed(void **state)
+{
+    const struct quern_problem problems[] = {problem, t_problem("wq=nf4 n=96 k=64 a=f16")};
+    struct slow slow = {.claims = true, .misses = 2, .taken = 1};
+
+    (void)state;
+    quern_ctx *const ctx = open_slow("prewarms", QUERN_JIT_ON, true, &slow);
+    ctx->settings.jobs = 1;
+    assert_int_equal(quern_prewarm(ctx, problems, 2, 1, NULL, NULL), QUERN_OK);
+    const struct quern_stats s = stats_of(ctx);
+    /* the first is asked for and claimed in vain, the second made; then the first is there */
+    assert_true(s.compile_ok == 1 && s.miss_absent == 1 && s.remote_awaited == 0);
+    assert_true(slow.claimed == 2 && slow.gets == 3 && slow.puts == 1);
+    quern_close(ctx);
+}
+
+static void a_claim_is_given_up_when_the_compile_fails(void **state)
+{
+    struct slow slow = {.claims = true, .patient = true, .misses = 1000};
+
+    (void)state;
+    quern_ctx *const ctx = open_slow("fails", QUERN_JIT_ON, true, &slow);
+    atomic_store(&dead, true);
+    assert_int_equal(get(ctx), QUERN_E_WORKER);
+    atomic_store(&dead, false);
+    assert_true(slow.claimed == 1 && slow.left == 1 && slow.puts == 0);
     quern_close(ctx);
 }
 
@@ -503,6 +585,9 @@ int main(void)
         cmocka_unit_test(a_pending_answer_is_cancelled),
         cmocka_unit_test(a_pending_answer_is_faster_than_the_compiler),
         cmocka_unit_test(kernels_made_by_another_meanwhile_serve),
+        cmocka_unit_test(ops_claim_where_their_host_would_rather_wait),
+        cmocka_unit_test(prewarming_leaves_what_another_has_claimed),
+        cmocka_unit_test(a_claim_is_given_up_when_the_compile_fails),
         cmocka_unit_test(compiling_can_be_forbidden_for_one_call),
         cmocka_unit_test(kernels_are_made_in_the_background),
         cmocka_unit_test(a_child_forked_meanwhile_is_well),

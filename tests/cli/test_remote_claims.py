@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: MIT
+"""Machines that start together on an empty object store, OpenStack Swift (swift_store.py), and make
+each kernel once: by claims, which one of them puts there before it compiles."""
+
+import json
+import re
+import subprocess
+import time
+
+import pytest
+import remote
+from conftest import COMMAND, TIMEOUT_S, clean_environment
+from test_remote_s3 import LAYER, TARGET, host, made, store  # noqa: F401: two of them are fixtures
+
+SIZES = (256, 320, 384, 448)
+
+
+def machine(made, store, top, prefix, number, *sizes, **variables):  # noqa: F811
+    """Starts `quern prewarm` as a machine with an empty cache of its own would."""
+    env = {**clean_environment(top / f"cache{number}"), **store.variables(),
+           **host(made, f"s3://{store.bucket}/{prefix}"), "QUERN_REMOTE_MODE": "rw",
+           "QUERN_REMOTE_SIGN_KEY": str(made / "ours.key"), "QUERN_JOBS": "1", **variables}
+    words = [COMMAND, "prewarm", *TARGET, "--m", "1", "--json", *map(LAYER.format, sizes)]
+    return subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def ended(process, status=0):
+    out, said = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == status, said
+    return json.loads(out)["counters"]
+
+
+def claims(store, prefix):  # noqa: F811
+    """The names of all claims there."""
+    _, listing = store.request("GET", "")
+    return re.findall(rf"<Key>{prefix}/(v1/claims/[^<]*)</Key>", listing.decode())
+
+
+@remote.needs_swift
+def test_a_cold_store(made, store, tmp_path):  # noqa: F811
+    """Whoever claims a kernel makes it, and the others have it from the store."""
+    running = [machine(made, store, tmp_path, "cold", i, *SIZES) for i in range(6)]
+    counted = [ended(process) for process in running]
+
+    def total(name):
+        return sum(c[name] for c in counted)
+    # two that put their claims at once may both read back their own: none is seen to, and one in
+    # four kernels may
+    assert len(SIZES) <= total("compile_ok") <= len(SIZES) + 1
+    assert total("hit_remote") + total("compile_ok") == 6 * len(SIZES)
+    assert total("remote_claimed") == total("compile_ok") == total("remote_put_ok")
+    assert total("remote_failed") == total("remote_skipped") == total("remote_refused") == 0
+    assert len(claims(store, "cold")) == len(SIZES)
+
+
+def forget(store, prefix):  # noqa: F811
+    """Takes all entries out of the store; the claims stay."""
+    _, listing = store.request("GET", "")
+    for name in re.findall(rf"<Key>({prefix}/v1/(?:objects|sources)/[^<]*)</Key>",
+                           listing.decode()):
+        assert store.request("DELETE", name)[0] == 204
+
+
+@pytest.fixture
+def one(made, store, tmp_path):  # noqa: F811
+    """A store with a claim for one kernel and nothing else: a function that puts another there."""
+    prefix = tmp_path.name
+    assert ended(machine(made, store, tmp_path, prefix, 0, 256))["remote_claimed"] == 1
+    (name,) = claims(store, prefix)
+    forget(store, prefix)
+
+    def put(text):
+        assert store.request("PUT", f"{prefix}/{name}", text.encode())[0] == 200
+    put.prefix = prefix
+    put.read = lambda: store.request("GET", f"{prefix}/{name}")[1].decode()
+    return put
+
+
+def line(word, seconds):
+    return f"quern claim 1 {word} {'5' * 32} {int(time.time()) + seconds}\n"
+
+
+@remote.needs_swift
+@pytest.mark.parametrize("text", ["", "<html>", "quern claim 1 makes", line("makes", -1),
+                                  line("left", -100), line("makes", 60)[:-1]])
+def test_what_is_no_claim_in_force_is_replaced(made, store, tmp_path, one, text):  # noqa: F811
+    one(text)
+    counted = ended(machine(made, store, tmp_path, one.prefix, 1, 256))
+    assert (counted["compile_ok"], counted["remote_claimed"]) == (1, 1)
+    assert re.fullmatch(r"quern claim 1 makes [0-9a-f]{32} \d+\n", one.read())
+
+
+@remote.needs_swift
+def test_another_makes_it(made, store, tmp_path, one):  # noqa: F811
+    """A machine leaves what is claimed to the other, makes the rest, waits, and when the claim is
+    over makes it after all."""
+    one(line("makes", 4))
+    begun = time.monotonic()
+    counted = ended(machine(made, store, tmp_path, one.prefix, 1, 256, 320))
+    assert time.monotonic() - begun > 3
+    assert (counted["compile_ok"], counted["remote_claimed"]) == (2, 2)
+    assert counted["remote_awaited"] == 0
+    # and has it when it is there
+    one(line("makes", 300))
+    forget(store, one.prefix)
+    waits = machine(made, store, tmp_path, one.prefix, 2, 256)
+    env = {**clean_environment(tmp_path / "cache1"), **store.variables()}
+    time.sleep(0.5)
+    subprocess.run([COMMAND, "cache", "push", "--sign-key", made / "ours.key",
+                    f"s3://{store.bucket}/{one.prefix}"], env=env, check=True, capture_output=True)
+    counted = ended(waits)
+    assert (counted["compile_ok"], counted["remote_awaited"], counted["hit_remote"]) == (0, 1, 1)
+
+
+@remote.needs_swift
+def test_nobody_waits_for_one_that_could_not_make_it(made, store, tmp_path, one):  # noqa: F811
+    one(line("left", 300))
+    counted = ended(machine(made, store, tmp_path, one.prefix, 1, 256))
+    assert (counted["compile_ok"], counted["remote_claimed"]) == (1, 0)
