@@ -11,7 +11,7 @@ export LC_ALL
 cd "$(dirname "$0")/.."
 top=$(pwd)
 own=$top/build/browser
-work=$top/build/browser.tmp
+work=$top/build/browser.whole
 packages="chromium-headless-shell fonts-dejavu-core"
 
 find_browser() {
@@ -32,48 +32,34 @@ install_as_root() {
         install --no-install-recommends $packages
 }
 
-# A private apt that knows what is installed, so that only what is missing is fetched.
-private_apt() {
-    apt-get -qq -y -o Dir::State::Lists="$work/lists" -o Dir::Cache="$work/cache" \
-        -o Dir::Log="$work" -o Debug::NoLocking=true -o APT::Sandbox::User= \
-        -o Acquire::Check-Valid-Until=false -o Acquire::Languages=none "$@"
-}
-
 # Fonts and libraries are looked for in the unpacked tree first.
 write_start() {
-    mkdir -p "$work/tree/cache"
-    cat >"$work/tree/fonts.conf" <<C
+    mkdir -p "$work/cache"
+    cat >"$work/fonts.conf" <<C
 <?xml version="1.0"?>
 <!DOCTYPE fontconfig SYSTEM "urn:fontconfig:fonts.dtd">
 <fontconfig><dir>$own/usr/share/fonts</dir><dir>/usr/share/fonts</dir>
 <cachedir>$own/cache</cachedir></fontconfig>
 C
-    cat >"$work/tree/run" <<C
+    cat >"$work/run" <<C
 #!/bin/sh
 FONTCONFIG_FILE=$own/fonts.conf
 LD_LIBRARY_PATH=$own/usr/lib/x86_64-linux-gnu
 export FONTCONFIG_FILE LD_LIBRARY_PATH
 exec $own$1 "\$@"
 C
-    chmod +x "$work/tree/run"
+    chmod +x "$work/run"
 }
 
 unpack() {
-    rm -rf "$work"
-    mkdir -p "$work/lists/partial" "$work/cache/archives/partial" "$work/tree"
-    private_apt update || :
     # shellcheck disable=SC2086
-    private_apt install --no-install-recommends --download-only $packages || return 1
-    for deb in "$work"/cache/archives/*.deb; do
-        dpkg-deb -x "$deb" "$work/tree" || return 1
-    done
+    sh tools/unpack.sh "$work" $packages || return 1
     for program in /usr/lib/chromium/chromium-headless-shell /usr/lib/chromium/headless_shell \
         /usr/bin/chromium-headless-shell; do
-        [ -x "$work/tree$program" ] || continue
+        [ -x "$work$program" ] || continue
         write_start "$program"
         rm -rf "$own"
-        mv "$work/tree" "$own"
-        rm -rf "$work"
+        mv "$work" "$own"
         return 0
     done
     return 1

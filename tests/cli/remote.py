@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """A remote cache on this machine that serves a directory, and does wrong in every way asked for."""
 
+import http.client
 import os
 import pathlib
 import socket
@@ -68,6 +69,15 @@ def endless(first, block):
     return answer
 
 
+def late(seconds):
+    def answer(body):
+        def send(connection):
+            time.sleep(seconds)
+            connection.sendall(good(body))
+        return send
+    return answer
+
+
 def hang(_body):
     def send(connection):
         connection.settimeout(PATIENCE_S)
@@ -122,11 +132,11 @@ class Handler(socketserver.StreamRequestHandler):
             while header := self.rfile.readline(65536).strip():
                 name, value = header.split(b":", 1)
                 head[name.lower()] = value.strip()
-            self.rfile.read(int(head.get(b"content-length", 0)))
+            sent = self.rfile.read(int(head.get(b"content-length", 0)))
             path = line[1]
+            found = server.find(line[0], path, head, sent)
             if path.endswith(REVOKED) and line[0] == "GET" and not server.behave_list:
-                file = server.root / path.lstrip("/")
-                self.wfile.write(good(file.read_bytes()) if file.is_file() else absent(None))
+                self.wfile.write(absent(None) if found is None else good(found))
                 continue
             with server.lock:
                 server.requests.append(path)
@@ -134,14 +144,14 @@ class Handler(socketserver.StreamRequestHandler):
                 if server.note:
                     server.note(len(server.requests))
                 behave = server.behave_list if path.endswith(REVOKED) else server.behave
-            file = server.root / path.lstrip("/")
             if line[0] == "PUT":
                 behave = server.put
-                answer = behave(b"")
+                answer = behave(found or b"")
             elif path == "/portal":
                 answer = good(PORTAL)
-            elif file.is_file() or path == "/v1/again" or server.always or server.behave_list:
-                answer = behave(file.read_bytes() if file.is_file() else b"")
+            elif (found is not None or path == "/v1/again" or server.always
+                    or server.behave_list):
+                answer = behave(found or b"")
             else:
                 answer = absent(None)
             try:
@@ -181,6 +191,11 @@ class Remote(socketserver.ThreadingTCPServer):
         self.url = f"{scheme}://127.0.0.1:{self.server_address[1]}"
         threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
 
+    def find(self, method, path, head, sent):
+        """What there is at a path; None: nothing."""
+        file = self.root / path.lstrip("/")
+        return file.read_bytes() if method == "GET" and file.is_file() else None
+
     def finish_request(self, request, client_address):
         if self.tls:
             request.settimeout(PATIENCE_S)
@@ -193,6 +208,29 @@ class Remote(socketserver.ThreadingTCPServer):
     def stop(self):
         self.shutdown()
         self.server_close()
+
+
+class Proxy(Remote):
+    """A proxy in front of another server, whose answers it passes on or does wrong with."""
+
+    def __init__(self, port):
+        super().__init__("/")
+        self.port = port
+
+    def find(self, method, path, head, sent):
+        if path in ("/portal", "/v1/again"):
+            return None
+        onward = http.client.HTTPConnection("127.0.0.1", self.port)
+        # as it came, for whatever is signed, the name of the host included
+        headers = {k.decode(): v.decode("latin-1") for k, v in head.items() if k != b"connection"}
+        try:
+            onward.request(method, path, sent or None, headers)
+            answer = onward.getresponse()
+            body = answer.read()
+        finally:
+            onward.close()
+        assert answer.status in (200, 404), (answer.status, body)
+        return body if answer.status == 200 else None
 
 
 def make_signed(top, prewarm):

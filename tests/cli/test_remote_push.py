@@ -42,23 +42,29 @@ def made(tmp_path_factory):
 
 
 class Nginx:
-    """nginx as docs/fleet.md has it, but for its port, its places and who may write."""
+    """nginx as docs/fleet.md has it, but for its port, its places and who may write; `origin`: as
+    the cache in front of another."""
 
-    def __init__(self, top, writers="127.0.0.1"):
+    def __init__(self, top, writers="127.0.0.1", origin=None):
         assert NGINX, "tools/setup.sh found no nginx"
         text = (TOP / "docs/fleet.md").read_text()
-        lines = re.search(r"```nginx\n(.*?)```", text, re.DOTALL)[1]
+        server, cache = re.findall(r"```nginx\n(.*?)```", text, re.DOTALL)
         self.keeper, self.port = ports.claim()
         self.root = top / "served"
         self.root.mkdir()
-        for old, new in (("listen 8080;", f"listen 127.0.0.1:{self.port} reuseport;"),
-                         ("root /srv/quern;", f"root {self.root};"),
-                         ("/srv/quern.part;", f"{top}/part;"),
-                         ("allow 127.0.0.1;", f"allow {writers};")):
-            assert lines.count(old) == 1, old
+        listen = f"127.0.0.1:{self.port} reuseport;"
+        changes = {"listen 8080;": f"listen {listen}", "root /srv/quern;": f"root {self.root};",
+                   "/srv/quern.part;": f"{top}/part;", "allow 127.0.0.1;": f"allow {writers};"}
+        if origin:
+            changes = {"listen 8081;": f"listen {listen}", "/var/cache/quern": f"{top}/kept",
+                       "http://127.0.0.1:8080;": f"{origin};"}
+        lines = cache if origin else server
+        for old, new in changes.items():
+            assert old in lines, old
             lines = lines.replace(old, new)
         user = f"user {pwd.getpwuid(0).pw_name};" if os.getuid() == 0 else ""
-        others = "".join(f"{m}_temp_path {top}/{m};" for m in ("proxy", "fastcgi", "uwsgi", "scgi"))
+        others = "".join(f"{m}_temp_path {top}/{m};"
+                         for m in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
         (top / "nginx.conf").write_text(
             f"{user} daemon off; master_process off; pid {top}/pid; error_log {top}/log;\n"
             f"events {{}}\nhttp {{\naccess_log off; {others}\n{lines}}}\n")
@@ -198,6 +204,26 @@ def test_whatever_goes_wrong_ends_a_push(made, tmp_path, wrong, asked):
 def gives(made, url, **more):
     return {**host(made, url), "QUERN_REMOTE_MODE": "rw",
             "QUERN_REMOTE_SIGN_KEY": str(made / "ours.key"), **more}
+
+
+@needs_nginx
+def test_a_cache_in_front(quern, made, nginx, tmp_path):
+    """Of several machines that ask for the same kernels the server hears once for each, as long as
+    the cache keeps what it was told: also that something is not there."""
+    Quern(made / "cache")("cache", "push", "--sign-key", made / "ours.key", nginx.url)
+    counting = remote.Relay(("127.0.0.1", nginx.port))
+    (tmp_path / "front").mkdir()
+    front = Nginx(tmp_path / "front", origin=counting.url)
+    try:
+        for i in range(4):
+            report = prewarm(Quern(tmp_path / f"cache{i}"), 256, 320, 384,
+                             env=host(made, front.url))
+            assert (report["hit_remote"], report["compile_ok"]) == (2, 1)
+        # two kernels, one that is not there, and the revocation list
+        assert counting.count == 4
+    finally:
+        front.kill()
+        counting.stop()
 
 
 @needs_nginx
