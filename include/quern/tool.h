@@ -364,6 +364,24 @@ QUERN_API quern_status quern_cache_send(quern_ctx *ctx, const char *url, quern_s
                                         void *user, uint64_t *given, uint64_t *left_out,
                                         uint64_t *files, uint64_t *bytes);
 
+/* The kernels of one problem for m_lo…m_hi rows. */
+struct quern_layer {
+    struct quern_problem problem;
+    int64_t m_lo, m_hi;
+};
+/*
+ * Brings the kernels of layers that the remote has into the cache directory, where ops find them:
+ * all are asked for at once, and they reach the disk together. It compiles nothing, and what it
+ * does not get, for whatever reason, ops ask for again. Does nothing without a remote. Blocks.
+ */
+QUERN_API void quern_prefetch(quern_ctx *ctx, const struct quern_layer *layers, size_t count);
+/* What ops do, from now on, about a kernel that the remote lacks, where it has claims (an object
+ * store, and QUERN_REMOTE_MODE=rw). At first they claim and wait only where remote_grace_ms is
+ * unlimited. LEAVE: they claim, and one that another machine has claimed they leave to it: creating
+ * the op fails with QUERN_E_NOT_READY. WAIT: they claim, and wait for the other. */
+enum quern_claims { QUERN_CLAIMS_OF_OPS, QUERN_CLAIMS_LEAVE, QUERN_CLAIMS_WAIT };
+QUERN_API void quern_set_claims(quern_ctx *ctx, enum quern_claims claims);
+
 /* Waits until all that was compiled so far has been given to the remote (QUERN_REMOTE_MODE=rw) or
  * given up, half a minute at most. At once where nothing is given, or ctx is null. */
 QUERN_API void quern_remote_settle(quern_ctx *ctx);

@@ -38,6 +38,7 @@
     X(read)                                                                                        \
     X(pread)                                                                                       \
     X(fsync)                                                                                       \
+    X(syncfs)                                                                                      \
     X(fstat)                                                                                       \
     X(fstatat)                                                                                     \
     X(mkdirat)                                                                                     \

@@ -90,6 +90,8 @@ quern_status settings_target(const struct settings *settings, struct target_id *
  * a failure, too, tiers_close must follow. */
 quern_status tiers_open(quern_ctx *ctx);
 void tiers_close(quern_ctx *ctx);
+/* Puts entries into all tiers that take them, or into those alone that are `near`. Blocks. */
+void tiers_put(quern_ctx *ctx, struct store_put *puts, size_t count, bool near);
 
 /* ---- A kernel -------------------------------------------------------------------------------- */
 
@@ -134,11 +136,6 @@ struct kernel {
 quern_status kernel_make(quern_ctx *ctx, const struct plan *plan, enum quern_jit jit,
                          struct kernel *kernel);
 
-/* Who waits for a kernel that another machine has claimed (struct tier), and so makes claims: ops
- * where the tier says so; prewarming, which first leaves such a kernel to the other, with
- * QUERN_E_NOT_READY, while there is something else to do, and waits for it in the end. */
-enum kernel_claims { CLAIMS_OF_OPS, CLAIMS_LEAVE, CLAIMS_WAIT };
-
 /* kernel_make in two steps, so that a caller of many kernels can compile those that no tier has at
  * the same time, on several threads. This is what the first step leaves to the second. */
 struct kernel_search {
@@ -150,8 +147,15 @@ struct kernel_search {
     unsigned refused;        /* candidates before kernel->plan that the scan refused */
     int64_t m_lo, m_hi;      /* rows that the caller wants kernels for, for the message that tells
                               * how to make them; 0: unknown, the kernel's own are told */
-    enum kernel_claims claims;
-    bool claimed; /* this process said that it makes the kernel */
+    /* Whether a far tier, whose answer by exact key is pending, is asked by source key if it does
+     * not have that: mostly it has, and the entry would come twice. */
+    bool then_source[TIERS_MAX];
+    enum quern_claims claims; /* the context's, unless the caller changes it */
+    bool claimed;             /* this process said that it makes the kernel */
+    /* `keeps`: what comes from a far tier is for the caller to put into the near ones (tiers_put):
+     * it is then `fetched`, as long as the kernel has its bytes; fetched.key_text is null else. */
+    bool keeps;
+    struct store_record fetched;
     struct tier_get gets[TIERS_MAX]
                         [2]; /* the questions to each tier: by exact key, by source key */
 };
@@ -202,6 +206,8 @@ struct op_wanted {
     size_t first, count;
     int64_t m_lo, m_hi;
 };
+/* Those that serve m_lo…m_hi rows. */
+struct op_wanted op_range(const struct plan_set *plans, int64_t m_lo, int64_t m_hi);
 
 /* QUERN_E_DECLINED when no software GPU runs kernels of the target, and the options do not allow
  * unverified ones. */
@@ -318,6 +324,7 @@ struct quern_ctx {
     struct tuning *tuning;        /* null: none */
     struct tier tiers[TIERS_MAX]; /* in the order in which they are asked */
     size_t tier_count;
+    _Atomic enum quern_claims claims;
     struct store *store; /* the cache directory behind its tier, for what a tier cannot do */
     struct bundles bundles;
     struct base_bundle base;

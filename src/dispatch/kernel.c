@@ -100,21 +100,22 @@ static void take_entry(struct kernel *k, const struct store_entry *entry, enum q
     k->tier = tier;
 }
 
-/* Puts what came from afar into the near tiers that can be written to. */
-static void keep_entry(quern_ctx *ctx, const struct store_entry *entry)
+/* Puts what came from afar into the near tiers that can be written to, unless the caller does. */
+static void keep_entry(quern_ctx *ctx, const struct kernel *k, struct kernel_search *search,
+                       const struct store_record *record)
 {
-    struct store_record record = entry->record;
-    const struct hash128 key = hash128_of(record.key_text, record.key_text_bytes);
+    struct store_put put = {.key = hash128_of(record->key_text, record->key_text_bytes),
+                            .record = &search->fetched};
 
-    record.parsed = &entry->object;
-    for (size_t i = 0; i < ctx->tier_count; i++)
-        if (ctx->tiers[i].put && !ctx->tiers[i].far)
-            ctx->tiers[i].put(ctx->tiers[i].self, &key, &record);
+    search->fetched = *record;
+    search->fetched.parsed = &k->object;
+    if (!search->keeps || k->refused) /* of a refused one the search goes on to the next */
+        tiers_put(ctx, &put, 1, true);
 }
 
 /* Asks one tier, or asks again after a question whose answer is pending. True: it has the kernel,
  * which is taken. */
-static bool ask(quern_ctx *ctx, struct kernel *k, const struct kernel_search *search, size_t tier,
+static bool ask(quern_ctx *ctx, struct kernel *k, struct kernel_search *search, size_t tier,
                 struct tier_get *get)
 {
     const struct tier *const t = &ctx->tiers[tier];
@@ -125,9 +126,9 @@ static bool ask(quern_ctx *ctx, struct kernel *k, const struct kernel_search *se
     if (answer != TIER_PENDING)
         get->pending = NULL;
     if (answer == TIER_HIT) {
-        if (t->far)
-            keep_entry(ctx, &entry);
         take_entry(k, &entry, t->id);
+        if (t->far)
+            keep_entry(ctx, k, search, &entry.record);
         k->by_source = get->by_source;
         counter_add(&ctx->counters, QUERN_STAT_HIT_SOURCE, get->by_source);
     } else if (answer == TIER_MISS && !get->by_source && !k->reason) {
@@ -145,6 +146,15 @@ static bool is_pending(const quern_ctx *ctx, const struct kernel_search *search)
     return false;
 }
 
+/* Whether a tier that did not have the exact key is to be asked by source key now. */
+static bool begins_by_source(struct kernel_search *search, size_t tier, int by_source)
+{
+    const bool begins = by_source && search->then_source[tier] && !search->gets[tier][0].pending;
+
+    search->then_source[tier] = search->then_source[tier] && !begins;
+    return begins;
+}
+
 /* Asks all tiers again whose answers are pending, and waits so long for each. True: one has the
  * kernel. */
 static bool ask_pending(quern_ctx *ctx, struct kernel *k, struct kernel_search *search, int wait_ms)
@@ -153,7 +163,9 @@ static bool ask_pending(quern_ctx *ctx, struct kernel *k, struct kernel_search *
         for (int by_source = 0; by_source < 2; by_source++) {
             struct tier_get *const get = &search->gets[i][by_source];
             get->wait_ms = wait_ms;
-            if (get->pending && ask(ctx, k, search, i, get))
+            if ((get->pending || begins_by_source(search, i, by_source)) &&
+                (ask(ctx, k, search, i, get) ||
+                 (by_source && get->pending && ask(ctx, k, search, i, get))))
                 return true;
         }
     return false;
@@ -196,8 +208,11 @@ static void from_tiers(quern_ctx *ctx, struct kernel *k, enum quern_jit jit,
         for (size_t i = 0; i < ctx->tier_count; i++) {
             struct tier_get *const get = &search->gets[i][by_source];
             *get = (struct tier_get){.by_source = by_source};
-            if ((!by_source || !compiled || ctx->tiers[i].source_first) &&
-                !(base && ctx->tiers[i].far) && ask(ctx, k, search, i, get))
+            if ((by_source && compiled && !ctx->tiers[i].source_first) ||
+                (base && ctx->tiers[i].far))
+                continue;
+            search->then_source[i] = by_source && search->gets[i][0].pending;
+            if (!search->then_source[i] && ask(ctx, k, search, i, get))
                 return;
         }
 }
@@ -269,9 +284,7 @@ static quern_status compile_source(quern_ctx *ctx, struct kernel *k, const char 
                                         .object_bytes = k->refused ? 0 : k->size,
                                         .rules = k->rules,
                                         .parsed = parsed == QUERN_OK ? &k->object : NULL};
-    for (size_t i = 0; i < ctx->tier_count; i++)
-        if (ctx->tiers[i].put)
-            ctx->tiers[i].put(ctx->tiers[i].self, &k->entry_key, &record);
+    tiers_put(ctx, &(struct store_put){.key = k->entry_key, .record = &record}, 1, false);
     str_free(&findings);
     compile_result_free(&result);
     return parsed;
@@ -333,7 +346,7 @@ static enum tier_claim claim(quern_ctx *ctx, struct kernel *k, struct kernel_sea
     for (size_t i = 0; i < ctx->tier_count; i++) {
         const struct tier *const t = &ctx->tiers[i];
         enum tier_claim is = TIER_CLAIM_NONE;
-        if (t->claim && (t->claims_for_ops || search->claims != CLAIMS_OF_OPS))
+        if (t->claim && (t->claims_for_ops || search->claims != QUERN_CLAIMS_OF_OPS))
             is = t->claim(t->self, &k->entry_key, overdue);
         search->claimed = search->claimed || is == TIER_CLAIM_MINE;
         if (is == TIER_CLAIM_TAKEN)
@@ -394,7 +407,7 @@ static quern_status compile_claimed(quern_ctx *ctx, struct kernel *k, struct ker
 {
     const enum tier_claim is = claim(ctx, k, search, false);
 
-    FAIL_IF(is == TIER_CLAIM_TAKEN && search->claims == CLAIMS_LEAVE, QUERN_E_NOT_READY,
+    FAIL_IF(is == TIER_CLAIM_TAKEN && search->claims == QUERN_CLAIMS_LEAVE, QUERN_E_NOT_READY,
             "another machine makes kernel %s", k->plan.symbol);
     if (await_claimant(ctx, k, search, is))
         return QUERN_OK;
@@ -494,7 +507,8 @@ static quern_status search_next(quern_ctx *ctx, enum quern_jit jit, struct kerne
     const struct plan *const first = search->plan;
     const uint64_t begun_ns = search->begun_ns;
     const int64_t m_lo = search->m_lo, m_hi = search->m_hi;
-    const enum kernel_claims claims = search->claims;
+    const enum quern_claims claims = search->claims;
+    const bool keeps = search->keeps;
     unsigned n = search->refused;
     struct plan next;
 
@@ -507,6 +521,7 @@ static quern_status search_next(quern_ctx *ctx, enum quern_jit jit, struct kerne
         search->m_lo = m_lo;
         search->m_hi = m_hi;
         search->claims = claims;
+        search->keeps = keeps;
         search->refused = n;
         from_tiers(ctx, k, jit, search);
     } while (k->refused);
@@ -518,7 +533,8 @@ quern_status kernel_keys(quern_ctx *ctx, const struct plan *plan, struct kernel 
 {
     struct str options = {0};
 
-    *search = (struct kernel_search){.begun_ns = ctx->event ? os_now() : 0, .plan = plan};
+    *search = (struct kernel_search){
+        .begun_ns = ctx->event ? os_now() : 0, .plan = plan, .claims = atomic_load(&ctx->claims)};
     gen_options(plan, &options);
     *kernel = (struct kernel){.plan = *plan, .options = str_take(&options)};
     const quern_status status = kernel->options

@@ -231,6 +231,23 @@ quern_status op_of_plans(quern_ctx *ctx, const struct plan_set *plans,
     return QUERN_OK;
 }
 
+struct op_wanted op_range(const struct plan_set *plans, int64_t m_lo, int64_t m_hi)
+{
+    size_t first = 0, last = plans->count - 1;
+
+    while (last && plans->plans[last].m_lo > m_hi)
+        last--;
+    /* M beyond the largest kernel is served by slices of it and a rest, and so is M of tiles: the
+     * rest may need any smaller kernel */
+    const struct plan *const largest = &plans->plans[last];
+    const bool mixed = !largest->block_rows &&
+                       (last + 1 == plans->count || plan_units(largest) == PLAN_UNITS_TILES);
+    const bool beyond = mixed && m_hi > largest->m_tile;
+    while (!beyond && first < last && plans->plans[first].m_hi < m_lo)
+        first++;
+    return (struct op_wanted){first, last - first + 1, m_lo, m_hi};
+}
+
 quern_status quern_op_create_range(quern_ctx *ctx, const struct quern_problem *problem,
                                    int64_t m_lo, int64_t m_hi, quern_op **out)
 {
@@ -246,19 +263,9 @@ quern_status quern_op_create_range(quern_ctx *ctx, const struct quern_problem *p
     TRY(check_verified(ctx));
     problem_text(&normal, text);
     TRY(plan_make_up_to(&normal, ctx->planned, ctx->tuning, &ctx->settings.force, m_hi, &plans));
-    size_t first = 0, last = plans.count - 1;
-    while (last && plans.plans[last].m_lo > m_hi)
-        last--;
-    /* M beyond the largest kernel is served by slices of it and a rest, and so is M of tiles: the
-     * rest may need any smaller kernel */
-    const struct plan *const largest = &plans.plans[last];
-    const bool mixed = !largest->block_rows &&
-                       (last + 1 == plans.count || plan_units(largest) == PLAN_UNITS_TILES);
-    const bool beyond = mixed && m_hi > largest->m_tile;
-    while (!beyond && first < last && plans.plans[first].m_hi < m_lo)
-        first++;
+    const struct op_wanted wanted = op_range(&plans, m_lo, m_hi);
     record_op(ctx, text, m_lo, m_hi);
-    return op_of_plans(ctx, &plans, &(struct op_wanted){first, last - first + 1, m_lo, m_hi}, out);
+    return op_of_plans(ctx, &plans, &wanted, out);
 }
 
 void quern_op_release(quern_op *op)

@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes and stores the kernels of many problems on all workers; loads none of them. */
+/* Makes and stores the kernels of many problems on all workers, or only fetches those that a remote
+ * cache has; loads none of them. */
 #include "dispatch/dispatch.h"
 
 #include "base/os.h"
 #include "base/thread.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
+
+/* So many kernels are looked for before the first of them is made, so that a remote cache answers
+ * for all of them together: it takes twice as many questions at once. */
+#define WINDOW 96
 
 /* One kernel to make. */
 struct job {
@@ -15,14 +21,24 @@ struct job {
     bool done;
 };
 
+/* One of the window. */
+struct wanted {
+    struct kernel kernel;
+    struct kernel_search search;
+    bool searched;
+};
+
 struct prewarm {
     quern_ctx *ctx;
     struct job *jobs;
     size_t count;
     int64_t m_max;
-    quern_progress_fn progress;
+    quern_progress_fn progress; /* null: none */
     void *user;
-    enum kernel_claims claims;
+    enum quern_jit jit; /* whether what no tier has is compiled */
+    enum quern_claims claims;
+    size_t first; /* job of the window */
+    struct wanted *window;
     pthread_mutex_t lock; /* of all below; also lets one thread report at a time */
     size_t done;
     bool cancelled;
@@ -30,9 +46,16 @@ struct prewarm {
     struct error_record failure;
 };
 
-static void report(struct prewarm *w, const struct job *job, const struct kernel *k,
-                   quern_status status)
+/* Tells of a job that has ended. */
+static void report(struct prewarm *w, size_t i, const struct kernel *k, quern_status status)
 {
+    struct job *const job = &w->jobs[i];
+
+    pthread_mutex_lock(&w->lock);
+    if (status != QUERN_OK && i < w->failed_job) {
+        w->failed_job = i;
+        error_save(&w->failure);
+    }
     const struct quern_progress progress = {
         .size = sizeof progress,
         .done = ++w->done,
@@ -47,42 +70,115 @@ static void report(struct prewarm *w, const struct job *job, const struct kernel
     };
     if (w->progress && w->progress(w->user, &progress))
         w->cancelled = true;
+    pthread_mutex_unlock(&w->lock);
+    job->done = true;
 }
 
-static quern_status make(const struct prewarm *w, const struct plan *plan, struct kernel *k)
+static bool is_cancelled(struct prewarm *w)
 {
-    const enum quern_jit jit = w->ctx->settings.jit;
-    struct kernel_search search;
+    pthread_mutex_lock(&w->lock);
+    const bool cancelled = w->cancelled;
+    pthread_mutex_unlock(&w->lock);
+    return cancelled;
+}
 
-    TRY(kernel_search(w->ctx, plan, jit, k, &search));
-    search.m_lo = 1;
-    search.m_hi = w->m_max;
-    search.claims = w->claims;
-    return kernel_complete(w->ctx, jit, k, &search);
+static void search_job(void *user, size_t i)
+{
+    struct prewarm *const w = user;
+    struct wanted *const wanted = &w->window[i];
+    const size_t number = w->first + i;
+
+    *wanted = (struct wanted){0};
+    if (w->jobs[number].done || is_cancelled(w))
+        return;
+    const quern_status status = kernel_search(w->ctx, &w->jobs[number].plan, w->ctx->settings.jit,
+                                              &wanted->kernel, &wanted->search);
+    if (status != QUERN_OK) {
+        report(w, number, &wanted->kernel, status);
+        return;
+    }
+    wanted->searched = true;
+    wanted->search.m_lo = 1;
+    wanted->search.m_hi = w->m_max;
+    wanted->search.claims = w->claims;
+    wanted->search.keeps = true;
+}
+
+/* Leaves a kernel that an earlier job of the window is for, too, to the next round, which finds it
+ * in the cache. */
+static void leave_double(struct prewarm *w, size_t i)
+{
+    struct wanted *const wanted = &w->window[i];
+
+    for (size_t j = 0; j < i && wanted->searched; j++)
+        if (w->window[j].searched &&
+            !memcmp(&w->window[j].kernel.entry_key, &wanted->kernel.entry_key,
+                    sizeof wanted->kernel.entry_key)) {
+            kernel_abandon(w->ctx, &wanted->kernel, &wanted->search);
+            wanted->searched = false;
+        }
 }
 
 static void make_job(void *user, size_t i)
 {
     struct prewarm *const w = user;
-    struct kernel k = {0};
+    struct wanted *const wanted = &w->window[i];
 
-    pthread_mutex_lock(&w->lock);
-    const bool cancelled = w->cancelled;
-    pthread_mutex_unlock(&w->lock);
-    if (cancelled || w->jobs[i].done)
+    if (!wanted->searched)
         return;
-    const quern_status status = make(w, &w->jobs[i].plan, &k);
-    if (status == QUERN_E_NOT_READY && w->claims == CLAIMS_LEAVE)
+    if (is_cancelled(w)) {
+        kernel_abandon(w->ctx, &wanted->kernel, &wanted->search);
+        wanted->searched = false;
         return;
-    w->jobs[i].done = true;
-    pthread_mutex_lock(&w->lock);
-    if (status != QUERN_OK && i < w->failed_job) {
-        w->failed_job = i;
-        error_save(&w->failure);
     }
-    report(w, &w->jobs[i], &k, status);
-    pthread_mutex_unlock(&w->lock);
-    kernel_free(w->ctx, &k);
+    const quern_status status = kernel_complete(w->ctx, w->jit, &wanted->kernel, &wanted->search);
+    wanted->searched = status == QUERN_OK;
+    if (status != QUERN_E_NOT_READY || w->claims != QUERN_CLAIMS_LEAVE)
+        report(w, w->first + i, &wanted->kernel, status);
+}
+
+/* Keeps what came from afar, and frees all kernels of the window. */
+static void end_window(struct prewarm *w, size_t count)
+{
+    struct store_put puts[WINDOW];
+    size_t n = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        const struct store_record *const r = &w->window[i].search.fetched;
+        if (w->window[i].searched && r->key_text)
+            puts[n++] =
+                (struct store_put){.key = hash128_of(r->key_text, r->key_text_bytes), .record = r};
+    }
+    tiers_put(w->ctx, puts, n, true);
+    for (size_t i = 0; i < count; i++)
+        if (w->window[i].searched)
+            kernel_free(w->ctx, &w->window[i].kernel);
+}
+
+/* Makes every job that is not done, but leaves kernels that other machines make, if it may. */
+static void make_round(struct prewarm *w, enum quern_claims claims)
+{
+    const unsigned jobs = w->ctx->settings.jobs;
+
+    w->claims = claims;
+    for (w->first = 0; w->first < w->count; w->first += WINDOW) {
+        const size_t count = w->count - w->first < WINDOW ? w->count - w->first : WINDOW;
+        parallel_for(count, jobs, search_job, w);
+        for (size_t i = 0; i < count; i++)
+            leave_double(w, i);
+        parallel_for(count, jobs, make_job, w);
+        end_window(w, count);
+    }
+}
+
+static void add_jobs(struct prewarm *w, const struct plan_set *plans,
+                     const struct op_wanted *wanted, const char *text)
+{
+    for (size_t i = 0; i < wanted->count; i++) {
+        struct job *const job = &w->jobs[w->count++];
+        job->plan = plans->plans[wanted->first + i];
+        snprintf(job->text, sizeof job->text, "%s", text);
+    }
 }
 
 /* Plans every problem; a problem that cannot be planned fails the call before anything is compiled.
@@ -100,27 +196,51 @@ static quern_status plan_jobs(struct prewarm *w, const struct quern_problem *pro
         char text[QUERN_TEXT_MAX];
         problem_text(&normal, text);
         record_op(w->ctx, text, 1, m_max);
-        for (size_t j = 0; j < plans.count && plans.plans[j].m_lo <= m_max; j++) {
-            struct job *const job = &w->jobs[w->count++];
-            job->plan = plans.plans[j];
-            memcpy(job->text, text, sizeof text);
-        }
+        struct op_wanted wanted = {0};
+        while (wanted.count < plans.count && plans.plans[wanted.count].m_lo <= m_max)
+            wanted.count++;
+        add_jobs(w, &plans, &wanted, text);
     }
     return QUERN_OK;
 }
 
-/* Makes all kernels but those that other machines make meanwhile, and then waits for these. */
+static quern_status make_window(struct prewarm *w)
+{
+    const size_t room = w->count < WINDOW ? w->count : WINDOW;
+
+    w->window = os.calloc(room ? room : 1, sizeof *w->window);
+    FAIL_IF(!w->window, QUERN_E_MEMORY, "out of memory for %zu kernels", room);
+    return QUERN_OK;
+}
+
 static quern_status run_jobs(struct prewarm *w)
 {
-    w->claims = CLAIMS_LEAVE;
-    parallel_for(w->count, w->ctx->settings.jobs, make_job, w);
-    w->claims = CLAIMS_WAIT;
-    parallel_for(w->count, w->ctx->settings.jobs, make_job, w);
+    TRY(make_window(w));
+    make_round(w, QUERN_CLAIMS_LEAVE);
+    make_round(w, QUERN_CLAIMS_WAIT);
+    os.free(w->window);
     if (w->failed_job != SIZE_MAX)
         return error_restore(&w->failure);
     FAIL_IF(w->cancelled, QUERN_E_CANCELLED, "cancelled after %zu of %zu kernels", w->done,
             w->count);
     return QUERN_OK;
+}
+
+/* Room for the jobs of so many problems. */
+static quern_status start(struct prewarm *w, size_t count)
+{
+    FAIL_IF(count > SIZE_MAX / PLAN_KERNELS_MAX / sizeof(struct job), QUERN_E_ARGUMENT,
+            "%zu problems are too many", count);
+    w->jobs = os.calloc(count * PLAN_KERNELS_MAX, sizeof *w->jobs);
+    FAIL_IF(!w->jobs, QUERN_E_MEMORY, "out of memory for %zu problems", count);
+    pthread_mutex_init(&w->lock, NULL);
+    return QUERN_OK;
+}
+
+static void end(struct prewarm *w)
+{
+    pthread_mutex_destroy(&w->lock);
+    os.free(w->jobs);
 }
 
 quern_status quern_prewarm(quern_ctx *ctx, const struct quern_problem *problems, size_t count,
@@ -131,17 +251,44 @@ quern_status quern_prewarm(quern_ctx *ctx, const struct quern_problem *problems,
 
     FAIL_IF(!ctx || (!problems && count), QUERN_E_ARGUMENT, "%s is null", ctx ? "problems" : "ctx");
     FAIL_IF(m_max < 1, QUERN_E_ARGUMENT, "m_max is %" PRId64 "; expected at least 1", m_max);
-    FAIL_IF(count > SIZE_MAX / PLAN_KERNELS_MAX / sizeof(struct job), QUERN_E_ARGUMENT,
-            "%zu problems are too many", count);
     if (!count)
         return QUERN_OK;
-    w.jobs = os.calloc(count * PLAN_KERNELS_MAX, sizeof *w.jobs);
-    FAIL_IF(!w.jobs, QUERN_E_MEMORY, "out of memory for %zu problems", count);
-    pthread_mutex_init(&w.lock, NULL);
+    w.jit = ctx->settings.jit;
+    TRY(start(&w, count));
     quern_status status = plan_jobs(&w, problems, count, m_max);
     if (status == QUERN_OK)
         status = run_jobs(&w);
-    pthread_mutex_destroy(&w.lock);
-    os.free(w.jobs);
+    end(&w);
     return status;
+}
+
+void quern_prefetch(quern_ctx *ctx, const struct quern_layer *layers, size_t count)
+{
+    struct prewarm w = {.ctx = ctx, .jit = JIT_LOOK, .failed_job = SIZE_MAX};
+
+    if (!ctx || !ctx->remote || ctx->settings.cache_mode != QUERN_CACHE_RW || !count ||
+        start(&w, count) != QUERN_OK)
+        return;
+    for (size_t i = 0; i < count; i++) {
+        struct quern_problem normal;
+        struct plan_set plans;
+        const int64_t m_hi = layers[i].m_hi;
+        if (problem_normalise(&layers[i].problem, &normal) != QUERN_OK ||
+            plan_make_up_to(&normal, ctx->planned, ctx->tuning, &ctx->settings.force, m_hi,
+                            &plans) != QUERN_OK)
+            continue; /* the op says why */
+        const struct op_wanted wanted = op_range(&plans, layers[i].m_lo, m_hi);
+        add_jobs(&w, &plans, &wanted, "");
+    }
+    if (w.count && make_window(&w) == QUERN_OK) {
+        make_round(&w, QUERN_CLAIMS_OF_OPS);
+        os.free(w.window);
+    }
+    end(&w);
+}
+
+void quern_set_claims(quern_ctx *ctx, enum quern_claims claims)
+{
+    if (ctx)
+        atomic_store(&ctx->claims, claims);
 }

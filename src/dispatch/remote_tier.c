@@ -452,12 +452,12 @@ static void cancel(void *self, struct tier_get *g)
     lock_give(&t->lock);
 }
 
-static void put(void *self, const struct hash128 *key, const struct store_record *record)
+static void put(void *self, struct store_put *puts, size_t count)
 {
     struct remote_tier *const t = self;
 
-    (void)key;
-    remote_push_offer(t->push, record);
+    for (size_t i = 0; i < count; i++)
+        remote_push_offer(t->push, puts[i].record);
 }
 
 /* Asks, and waits for the answer, for a claim (remote_claim.h). */

@@ -113,3 +113,10 @@ void tiers_close(quern_ctx *ctx)
         t->close(t->self);
     }
 }
+
+void tiers_put(quern_ctx *ctx, struct store_put *puts, size_t count, bool near)
+{
+    for (size_t i = 0; i < ctx->tier_count; i++)
+        if (ctx->tiers[i].put && !(near && ctx->tiers[i].far))
+            ctx->tiers[i].put(ctx->tiers[i].self, puts, count);
+}

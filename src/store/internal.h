@@ -130,6 +130,18 @@ void store_random_hex(char hex[17]);
  * leaves nothing behind, or at worst a temporary that cannot be removed now. */
 int store_publish(int directory, const char *name, mode_t mode, const void *bytes, size_t size);
 
+/* Does so for several files, which get their names when all are on the disk: one failure to get
+ * there is every one's. */
+struct publication {
+    int directory; /* -errno: it cannot be opened, and `result` is that */
+    const char *name;
+    const void *bytes;
+    size_t size;
+    int result; /* as store_publish's */
+    int fd;     /* of store_publish_all alone */
+};
+void store_publish_all(struct publication *publications, size_t count, mode_t mode);
+
 /* Puts a whole file in the place of the one that has the name, or of none, so that the name too
  * outlasts a loss of power. Returns 0 or -errno. */
 int store_exchange(const struct store *s, int directory, const char *name, const void *bytes,

@@ -293,41 +293,98 @@ static quern_status check_record(const struct hash128 *key, const struct store_r
     return QUERN_OK;
 }
 
+/* An entry on its way to the disk. */
+struct putting {
+    struct store_put *put;
+    struct entry_name name;
+    void *bytes; /* null: it cannot be stored, which is counted */
+    size_t size;
+};
+
+static void encode(struct store *s, struct putting *p)
+{
+    p->put->outcome = QUERN_STAT_PUT_FAILED;
+    p->name = entry_name(&p->put->key);
+    if (check_record(&p->put->key, p->put->record) == QUERN_OK &&
+        entry_encode(p->put->record, &p->bytes, &p->size) == QUERN_OK)
+        return;
+    p->bytes = NULL;
+    counter_add(s->counters, QUERN_STAT_PUT_FAILED, 1);
+    log_line(s->log, QUERN_LOG_WARN, "cache %s: not stored: %s", s->path,
+             quern_last_error()->message);
+}
+
+/* Counts what became of an entry, and makes it known. */
+static void settle(struct store *s, const struct putting *p, bool opened, int result)
+{
+    struct store_put *const put = p->put;
+
+    if (result == 0)
+        put->outcome = QUERN_STAT_PUT_OK;
+    else if (result == -EEXIST && opened)
+        put->outcome = QUERN_STAT_PUT_LOST;
+    counter_add(s->counters, put->outcome, 1);
+    if (put->outcome == QUERN_STAT_PUT_OK) {
+        store_point(s, put->record, &put->key);
+        store_account(s, p->size);
+    } else if (put->outcome == QUERN_STAT_PUT_FAILED) {
+        store_complain(s, DOING_PUT, -result, opened ? "an entry cannot be stored" : NULL);
+    }
+}
+
+/* As many as have their files and directories open at once. */
+#define TOGETHER 32
+
+static void put_some(struct store *s, struct store_put *puts, size_t count)
+{
+    struct putting putting[TOGETHER] = {{0}};
+    struct publication publications[TOGETHER];
+    size_t n = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        struct putting *const p = &putting[n];
+        *p = (struct putting){.put = &puts[i]};
+        encode(s, p);
+        if (!p->bytes)
+            continue;
+        publications[n++] = (struct publication){
+            .directory = store_open_directory(s, "objects", p->name.shard, true),
+            .name = p->name.name,
+            .bytes = p->bytes,
+            .size = p->size};
+    }
+    const mode_t mode = directory_file_mode(s->trust);
+    if (n == 1 && publications->directory >= 0) /* a file's own flush disturbs no other program */
+        publications->result = store_publish(publications->directory, publications->name, mode,
+                                             publications->bytes, publications->size);
+    else
+        store_publish_all(publications, n, mode);
+    for (size_t i = 0; i < n; i++) {
+        const bool opened = publications[i].directory >= 0;
+        if (opened)
+            os.close(publications[i].directory);
+        os.free(putting[i].bytes);
+        settle(s, &putting[i], opened, opened ? publications[i].result : publications[i].directory);
+    }
+}
+
+void store_put_all(struct store *s, struct store_put *puts, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        puts[i].outcome = QUERN_STAT_PUT_FAILED;
+    if (s->mode != QUERN_CACHE_RW)
+        return;
+    for (size_t i = 0; i < count; i += TOGETHER)
+        put_some(s, puts + i, count - i < TOGETHER ? count - i : TOGETHER);
+}
+
 enum quern_stat store_put(struct store *s, const struct hash128 *key,
                           const struct store_record *record)
 {
-    const struct entry_name name = entry_name(key);
-    enum quern_stat outcome = QUERN_STAT_PUT_FAILED;
-    void *bytes = NULL;
-    size_t size = 0;
+    struct store_put put = {.key = *key, .record = record};
 
-    if (s->mode != QUERN_CACHE_RW)
-        return outcome;
-    if (check_record(key, record) != QUERN_OK || entry_encode(record, &bytes, &size) != QUERN_OK) {
-        counter_add(s->counters, outcome, 1);
-        log_line(s->log, QUERN_LOG_WARN, "cache %s: not stored: %s", s->path,
-                 quern_last_error()->message);
-        return outcome;
-    }
-    const int shard = store_open_directory(s, "objects", name.shard, true);
-    int result = shard;
-    if (shard >= 0) {
-        result = store_publish(shard, name.name, directory_file_mode(s->trust), bytes, size);
-        os.close(shard);
-    }
-    os.free(bytes);
-    if (result == 0)
-        outcome = QUERN_STAT_PUT_OK;
-    else if (result == -EEXIST && shard >= 0)
-        outcome = QUERN_STAT_PUT_LOST;
-    counter_add(s->counters, outcome, 1);
-    if (outcome == QUERN_STAT_PUT_OK) {
-        store_point(s, record, key);
-        store_account(s, size);
-    } else if (outcome == QUERN_STAT_PUT_FAILED) {
-        store_complain(s, DOING_PUT, -result, shard < 0 ? NULL : "an entry cannot be stored");
-    }
-    return outcome;
+    store_put_all(s, &put, 1);
+    return put.outcome;
 }
 
 void store_replace(struct store *s, const struct hash128 *key, const struct store_record *record)

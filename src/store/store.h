@@ -99,6 +99,13 @@ quern_status store_raise_serial(struct store *store, const char *signer, uint64_
  * evicts). Thread-safe. */
 enum quern_stat store_put(struct store *store, const struct hash128 *key,
                           const struct store_record *record);
+/* The same for several at once, which reach the disk together and so much sooner. */
+struct store_put {
+    struct hash128 key;
+    const struct store_record *record;
+    enum quern_stat outcome; /* as store_put returns it */
+};
+void store_put_all(struct store *store, struct store_put *puts, size_t count);
 
 /* Replaces the entry of a key by this record, which differs from it in the scan's verdict alone
  * (rules, and object and log if it was refused). */

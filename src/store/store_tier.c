@@ -10,9 +10,9 @@ static enum tier_answer get(void *store, struct tier_get *g, struct store_entry 
     return hit ? TIER_HIT : TIER_MISS;
 }
 
-static void put(void *store, const struct hash128 *key, const struct store_record *record)
+static void put(void *store, struct store_put *puts, size_t count)
 {
-    store_put(store, key, record);
+    store_put_all(store, puts, count);
 }
 
 static int lock(void *store, const struct hash128 *key, int deadline_ms)

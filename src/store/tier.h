@@ -49,8 +49,8 @@ struct tier {
     enum tier_answer (*get)(void *self, struct tier_get *get, struct store_entry *entry);
     /* Ends a question whose answer is pending. Null where no answer ever is. */
     void (*cancel)(void *self, struct tier_get *get);
-    /* Takes a new entry, or does not. Null: nothing is ever written here. May block. */
-    void (*put)(void *self, const struct hash128 *key, const struct store_record *record);
+    /* Takes new entries, or does not. Null: nothing is ever written here. May block. */
+    void (*put)(void *self, struct store_put *puts, size_t count);
     /* Makes this caller the only one that makes the kernel of a key, of all that share the tier,
      * until unlock: see store_lock. -1: it could not be had; that does no harm. Null: no locks. */
     int (*lock)(void *self, const struct hash128 *key, int deadline_ms);

@@ -96,6 +96,11 @@ static int f_fsync(int fd)
     (void)fd;
     return fails() ? -1 : 0; /* thousands of real ones would only wear the disk */
 }
+static int f_syncfs(int fd)
+{
+    (void)fd;
+    return fails() ? -1 : 0; /* likewise */
+}
 static int f_fstat(int fd, struct stat *s)
 {
     return fails() ? -1 : t_faults.real.fstat(fd, s);
@@ -234,6 +239,7 @@ void t_faults_on(unsigned fail_at, int error, bool for_ever)
     os.renameat = f_renameat;
     os.socketpair = f_socketpair;
     os.symlinkat = f_symlinkat;
+    os.syncfs = f_syncfs;
     os.unlinkat = f_unlinkat;
     os.write = f_write;
 }

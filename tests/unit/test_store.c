@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <setjmp.h>
 #include <cmocka.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -103,6 +104,63 @@ static void first_writer_wins(void **state)
     assert_int_equal(t_stats(s).put_ok, 1);
     assert_int_equal(t_stats(s).put_lost, 1);
     assert_int_equal(t_stats(s).put_failed, 0);
+    store_close(s);
+}
+
+/* Whether the disk takes what is flushed, and how many times it was flushed. */
+static bool disk_full;
+static int syncs;
+
+static int counted_syncfs(int fd)
+{
+    syncs++;
+    errno = disk_full ? ENOSPC : 0;
+    return disk_full ? -1 : syncfs(fd);
+}
+
+static int counted_fsync(int fd)
+{
+    syncs += 1000;
+    return fd < 0;
+}
+
+/* More entries at once than have their files open at once: flushed together, or none of them is
+ * there. */
+static void entries_put_together(void **state)
+{
+    struct store *const s = t_store_open(*state, QUERN_CACHE_RW, 0);
+    static struct t_record records[50];
+    struct store_put puts[50];
+    char names[50][8];
+
+    for (size_t i = 0; i < COUNT(puts); i++) {
+        snprintf(names[i], sizeof names[i], "%zu", i);
+        t_record(&records[i], names[i]);
+        puts[i] = (struct store_put){.key = records[i].key, .record = &records[i].record};
+    }
+    puts[7].key.bytes[0] ^= 1; /* not that of its text */
+    t_put(s, names[9]);
+    os.syncfs = counted_syncfs;
+    os.fsync = counted_fsync;
+    disk_full = true;
+    store_put_all(s, puts, COUNT(puts));
+    assert_int_equal(syncs, 2);
+    for (size_t i = 0; i < COUNT(puts); i++) {
+        assert_int_equal(puts[i].outcome, QUERN_STAT_PUT_FAILED);
+        assert_int_equal(t_get(s, names[i]), i == 9);
+    }
+    disk_full = false;
+    store_put_all(s, puts, COUNT(puts));
+    os.syncfs = syncfs;
+    os.fsync = fsync;
+    assert_int_equal(syncs, 4);
+    for (size_t i = 0; i < COUNT(puts); i++) {
+        assert_int_equal(puts[i].outcome, i == 7   ? QUERN_STAT_PUT_FAILED
+                                          : i == 9 ? QUERN_STAT_PUT_LOST
+                                                   : QUERN_STAT_PUT_OK);
+        assert_int_equal(t_get(s, names[i]), i != 7);
+    }
+    assert_int_equal(t_stats(s).put_ok, 49);
     store_close(s);
 }
 
@@ -424,6 +482,7 @@ int main(void)
         T_STORE_TEST(what_was_put_is_got),
         T_STORE_TEST(modes_do_not_depend_on_the_umask),
         T_STORE_TEST(first_writer_wins),
+        T_STORE_TEST(entries_put_together),
         T_STORE_TEST(garbage_is_not_published),
         T_STORE_TEST(swapped_entries_are_misses),
         T_STORE_TEST(an_object_for_another_target_is_a_miss),

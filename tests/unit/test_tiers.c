@@ -261,10 +261,11 @@ static void slow_cancel(void *self, struct tier_get *g)
     ((struct slow *)self)->cancels++;
 }
 
-static void slow_put(void *self, const struct hash128 *key, const struct store_record *record)
+static void slow_put(void *self, struct store_put *puts, size_t count)
 {
-    assert_true(record->object_bytes > 0 && key);
-    ((struct slow *)self)->puts++;
+    for (size_t i = 0; i < count; i++)
+        assert_true(puts[i].record->object_bytes > 0);
+    ((struct slow *)self)->puts += (int)count;
 }
 
 static int slow_lock(void *self, const struct hash128 *key, int deadline_ms)

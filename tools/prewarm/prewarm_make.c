@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -61,18 +62,22 @@ static quern_status keep_kernels(struct prewarm_problem *p, const quern_op *op)
     return QUERN_OK;
 }
 
-static void make(quern_ctx *ctx, struct prewarm_problem *p)
+/* False: another machine makes a kernel of the problem. */
+static bool make(quern_ctx *ctx, struct prewarm_problem *p)
 {
     for (size_t i = 0; !p->status && i < p->m.count; i++) {
         quern_op *op = NULL;
         quern_status status =
             quern_op_create_range(ctx, &p->problem, p->m.ranges[i].lo, p->m.ranges[i].hi, &op);
+        if (status == QUERN_E_NOT_READY)
+            return false;
         if (!status)
             status = keep_kernels(p, op);
         if (status)
             prewarm_keep_error(p, status);
         quern_op_release(op);
     }
+    return true;
 }
 
 static void *work(void *user)
@@ -86,9 +91,13 @@ static void *work(void *user)
         pthread_mutex_unlock(&line->lock);
         if (i >= line->end)
             return NULL;
-        make(line->ctx, &w->problems[i]);
+        struct prewarm_problem *const p = &w->problems[i];
+        if (p->made)
+            continue;
+        p->made = make(line->ctx, p);
         pthread_mutex_lock(&line->lock);
-        progress_draw(line->doing, ++line->done, w->count, w->problems[i].layers);
+        line->done += p->made;
+        progress_draw(line->doing, line->done, w->count, p->layers);
         pthread_mutex_unlock(&line->lock);
     }
 }
@@ -105,6 +114,43 @@ static size_t threads_for(const struct prewarm *w, quern_ctx *ctx)
     return jobs ? jobs : cpus > 0 ? (size_t)cpus : 1;
 }
 
+/* Has the library fetch at once what the remote has. */
+static void fetch_all(const struct prewarm *w, const struct prewarm_target *t, quern_ctx *ctx)
+{
+    size_t count = 0, room = 0;
+
+    for (size_t i = t->first; i < t->end; i++)
+        room += w->problems[i].status ? 0 : w->problems[i].m.count;
+    struct quern_layer *const layers = room ? calloc(room, sizeof *layers) : NULL;
+    for (size_t i = t->first; layers && i < t->end; i++) {
+        const struct prewarm_problem *const p = &w->problems[i];
+        for (size_t j = 0; !p->status && j < p->m.count; j++)
+            layers[count++] = (struct quern_layer){
+                .problem = p->problem, .m_lo = p->m.ranges[j].lo, .m_hi = p->m.ranges[j].hi};
+    }
+    quern_prefetch(ctx, layers, count);
+    free(layers);
+}
+
+/* Makes what is not made yet. */
+static void make_round(struct line *line, const struct prewarm_target *t)
+{
+    pthread_t threads[THREADS_MAX];
+    size_t started = 0, wanted = threads_for(line->w, line->ctx);
+
+    line->next = t->first;
+    if (wanted > t->end - t->first)
+        wanted = t->end - t->first;
+    if (wanted > THREADS_MAX)
+        wanted = THREADS_MAX;
+    while (started + 1 < wanted && !pthread_create(&threads[started], NULL, work, line))
+        started++;
+    work(line);
+    for (size_t i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
+}
+
+/* First all that no other machine makes meanwhile, then the rest. */
 static void make_all(struct prewarm *w, const struct prewarm_target *t, quern_ctx *ctx,
                      const char *doing)
 {
@@ -113,22 +159,15 @@ static void make_all(struct prewarm *w, const struct prewarm_target *t, quern_ct
                         .doing = doing,
                         .end = t->end,
                         .lock = PTHREAD_MUTEX_INITIALIZER,
-                        .next = t->first,
                         .done = t->first};
-    pthread_t threads[THREADS_MAX];
-    size_t started = 0;
-    size_t wanted = threads_for(w, ctx);
 
-    if (wanted > t->end - t->first)
-        wanted = t->end - t->first;
-    if (wanted > THREADS_MAX)
-        wanted = THREADS_MAX;
     progress_draw(doing, t->first, w->count, "");
-    while (started + 1 < wanted && !pthread_create(&threads[started], NULL, work, &line))
-        started++;
-    work(&line);
-    for (size_t i = 0; i < started; i++)
-        pthread_join(threads[i], NULL);
+    if (w->pulls)
+        fetch_all(w, t, ctx);
+    quern_set_claims(ctx, QUERN_CLAIMS_LEAVE);
+    make_round(&line, t);
+    quern_set_claims(ctx, QUERN_CLAIMS_WAIT);
+    make_round(&line, t);
     progress_clear();
 }
 

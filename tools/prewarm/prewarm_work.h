@@ -37,6 +37,7 @@ struct prewarm_problem {
     char text[QUERN_TEXT_MAX];
     struct quern_problem problem;
     struct m_set m; /* rows to make kernels for */
+    bool made;      /* or failed */
     size_t kernel_count;
     struct prewarm_kernel kernels[PREWARM_KERNELS_MAX]; /* by increasing M */
     size_t run_count;
@@ -63,6 +64,7 @@ struct prewarm {
     size_t model_count;   /* 0 when problems were given as text */
     char models[256];     /* their names, comma-separated */
     struct m_set m_set;   /* --m, or all */
+    bool pulls;           /* all that the remote has comes first, at once */
     bool skip_impossible; /* what cannot be made does not change the exit status */
     int experts;          /* enum prewarm_experts */
     int verify;           /* 0: no, else enum prewarm_verify */

@@ -236,6 +236,7 @@ int cache_pull(const struct common *common, const char *manifest)
     p.place = place;
     w.common = *common;
     w.common.argument_count = 0;
+    w.pulls = true;
     status = prewarm_collect(&w, &from);
     if (!status)
         status = pull(&w, &p);
