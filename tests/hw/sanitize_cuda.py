@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Every family of products for NVIDIA under NVIDIA's own checkers, on the GPU of this machine.
+"""Every family of kernels for NVIDIA under NVIDIA's own checkers, on the GPU of this machine.
 
     sanitize_cuda.py [TOOL…]    compute-sanitizer's memcheck, initcheck, synccheck and racecheck, or
                                 those named, each over all layers of `cases`, in one process apiece
@@ -43,6 +43,9 @@ LAYERS = [
     ("wq=nf4 a=bf16 act=silu_mul glu=halves", (1, 16, 64)),
     ("wq=mxfp4 a=bf16 act=swiglu_oai glu=interleaved bias=1", (1, 16)),
 ]
+WRITTEN = ["wq=nf4 c=bf16", "wq=nf4 c=f16 scale=nested", "wq=fp4 c=f32", "wq=mxfp4 c=bf16",
+           "wq=int4 c=bf16", "wq=int4 c=f16 zero=u8 scale=f16", "wq=int4 c=bf16 zero=scaled",
+           "wq=fp8 c=bf16", "wq=fp8 c=f32"]
 MIXTURES = ["wq=nf4", "wq=mxfp4", "wq=int4 group=128", "wq=int4 group=128 zero=u8", "wq=fp8",
             "wq=none"]
 N, K, EXPERTS, TOP_K, TOKENS = 328, 2048, 8, 2, (1, 7, 40, 200)
@@ -87,6 +90,21 @@ def layer(quern, ctx, text, rows, seed):
         worst = max(worst, np.abs(y - right).max() / np.abs(right).max())
     op.close()
     return worst, c_type
+
+
+def written(quern, ctx, text, seed):
+    """The worst error of weights that op=dequant writes out."""
+    text = f"op=dequant n={N} k={K} {text}"
+    weights = np.random.default_rng(seed).normal(0, 0.05, (N, K)).astype(np.float32)
+    operands = quern.quantize(text, weights)
+    exact = quern.dequantize(text, operands).astype(np.float64)
+    kind = words_of(text)["c"]
+    op, storage = ctx.op(text, m_max=1), quern.arrays.STORAGE[kind]
+    c = ctx.buffer(N * K * storage.itemsize)
+    op.launch(m=1, c=c, **{name: ctx.buffer(array) for name, array in operands.items()})
+    y = quern.arrays.from_type(c.read(storage, (N, K)), kind)
+    op.close()
+    return np.abs(y - exact).max() / np.abs(exact).max(), kind
 
 
 def finished(sums, words):
@@ -150,6 +168,11 @@ def cases():
             failures += not good
             print(f"{'ok  ' if good else 'BAD '}{text}, m={','.join(map(str, rows))}: "
                   f"{worst:.1e}", flush=True)
+        for seed, text in enumerate(WRITTEN):
+            worst, kind = written(quern, ctx, text, seed)
+            failures += not worst <= ERROR[kind]
+            print(f"{'ok  ' if worst <= ERROR[kind] else 'BAD '}op=dequant {text}: {worst:.1e}",
+                  flush=True)
         for seed, text in enumerate(MIXTURES):
             worst = mixture(quern, ctx, text, seed)
             failures += not worst <= ERROR["bf16"]
@@ -174,10 +197,10 @@ def check(tool, sanitizer):
             found[re.sub(r"0x[0-9a-f]+|\(?\d+,\d+,\d+\)?|\+", "*", line)] += 1
     summary = [line for line in said if "SUMMARY" in line]
     none = any(re.search(r"SUMMARY: 0 (errors|hazards)", line) for line in summary)
-    good = (done.returncode == 0 and none and not found and
-            len(ours) == len(LAYERS) + len(MIXTURES))
-    print(f"{'ok  ' if good else 'BAD '}{tool}: {len(ours)} of {len(LAYERS) + len(MIXTURES)} "
-          f"layers, status {done.returncode}; {'; '.join(summary)}", flush=True)
+    count = len(LAYERS) + len(WRITTEN) + len(MIXTURES)
+    good = done.returncode == 0 and none and not found and len(ours) == count
+    print(f"{'ok  ' if good else 'BAD '}{tool}: {len(ours)} of {count} layers, status "
+          f"{done.returncode}; {'; '.join(summary)}", flush=True)
     for line, count in found.most_common(40):
         print(f"    {count} times: {line}")
     if not good:
