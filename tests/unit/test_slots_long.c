@@ -169,13 +169,16 @@ static void test_zeros(void **state)
 }
 
 /* Groups of 32 against groups of 128, for up to eight rows of A: at most 8 % more, but for eight on
- * gfx950 in bf16, and with zero points on gfx1201 (docs/kernels.md says what bounds it). */
+ * gfx950 in bf16, and with zero points on gfx1201 (docs/kernels.md says what bounds it). One row in
+ * bf16 with zero points takes 1.959 slots on gfx942, and eight are 1.084 times those of groups of
+ * 128. They were 1.936 and 1.079 with assembly that shifted two words at once, for which the
+ * compiler kept no distance from matrix instructions. */
 static void test_groups(void **state)
 {
     static const struct {
         const char *target, *type;
         double most, eight[2]; /* slots of four rows; ratio for eight, without zero points, with */
-    } cases[] = {{"gfx942", "f16", 1.8, {1.08, 1.08}},  {"gfx942", "bf16", 1.95, {1.08, 1.08}},
+    } cases[] = {{"gfx942", "f16", 1.8, {1.08, 1.08}},  {"gfx942", "bf16", 1.96, {1.08, 1.09}},
                  {"gfx90a", "f16", 1.8, {1.08, 1.08}},  {"gfx90a", "bf16", 1.95, {1.08, 1.08}},
                  {"gfx950", "f16", 1.8, {1.08, 1.08}},  {"gfx950", "bf16", 1.95, {1.20, 1.20}},
                  {"gfx1201", "f16", 2.7, {1.07, 1.09}}, {"gfx1201", "bf16", 2.9, {1.07, 1.12}}};
