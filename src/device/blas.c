@@ -52,6 +52,7 @@ struct blas_api {
 #define BLAS_MEMBER(result, name, parameters) result(*name) parameters;
     BLAS_FUNCTIONS(BLAS_MEMBER)
 #undef BLAS_MEMBER
+    blas_layout_init *layout_init; /* of a library that takes any rows */
 };
 
 /* Those of the process, and the lock of the search. */
@@ -85,6 +86,10 @@ static bool fill(struct blas_api *api, const struct blas_library *library, void 
     memcpy(&api->name, &address, sizeof address);
     BLAS_FUNCTIONS(BLAS_LOAD)
 #undef BLAS_LOAD
+    if (library->any_rows && !(address = dlsym(handle, CUBLAS_LAYOUT_INIT)))
+        return false;
+    if (library->any_rows)
+        memcpy(&api->layout_init, &address, sizeof address);
     api->library = library;
     return true;
 }
@@ -204,27 +209,10 @@ static quern_status choose(struct device_product *p, void *preference)
     return QUERN_OK;
 }
 
-/* Descriptors of A and C with so many rows. */
-static quern_status describe_rows(const struct device_product *p, int64_t rows, void **a, void **c)
-{
-    const uint64_t n = (uint64_t)p->n, k = (uint64_t)p->k;
-
-    BLAS_TRY(p->blas->api, MatrixLayoutCreate, a, p->type, k, (uint64_t)rows, p->k);
-    BLAS_TRY(p->blas->api, MatrixLayoutCreate, c, p->type, n, (uint64_t)rows, p->n);
-    return QUERN_OK;
-}
-
-static void forget_rows(const struct device_product *p, void *a, void *c)
-{
-    if (a)
-        p->blas->api->MatrixLayoutDestroy(a);
-    if (c)
-        p->blas->api->MatrixLayoutDestroy(c);
-}
-
 static quern_status describe(struct device_product *p)
 {
     const struct blas_library *const l = p->blas->api->library;
+    const uint64_t n = (uint64_t)p->n, k = (uint64_t)p->k, rows = (uint64_t)p->rows;
     const int32_t transposed = l->op_transposed, as_is = l->op_none;
     void *preference;
 
@@ -232,9 +220,9 @@ static quern_status describe(struct device_product *p)
     BLAS_TRY(p->blas->api, MatmulDescSetAttribute, p->desc, l->desc_transa, &transposed,
              sizeof transposed);
     BLAS_TRY(p->blas->api, MatmulDescSetAttribute, p->desc, l->desc_transb, &as_is, sizeof as_is);
-    BLAS_TRY(p->blas->api, MatrixLayoutCreate, &p->w, p->type, (uint64_t)p->k, (uint64_t)p->n,
-             p->k);
-    TRY(describe_rows(p, p->rows, &p->a, &p->c));
+    BLAS_TRY(p->blas->api, MatrixLayoutCreate, &p->w, p->type, k, n, p->k);
+    BLAS_TRY(p->blas->api, MatrixLayoutCreate, &p->a, p->type, k, rows, p->k);
+    BLAS_TRY(p->blas->api, MatrixLayoutCreate, &p->c, p->type, n, rows, p->n);
     BLAS_TRY(p->blas->api, MatmulPreferenceCreate, &preference);
     const quern_status status = choose(p, preference);
     p->blas->api->MatmulPreferenceDestroy(preference);
@@ -271,15 +259,14 @@ static quern_status run(const struct device_product *p, const void *a, void *a_r
 quern_status blas_product_run(const struct device_product *p, int64_t rows, const void *a,
                               const void *w, void *c, void *workspace, void *stream)
 {
-    void *a_rows = NULL, *c_rows = NULL;
+    const uint64_t n = (uint64_t)p->n, k = (uint64_t)p->k, count = (uint64_t)rows;
+    struct blas_layout a_rows, c_rows; /* here, as a launch allocates nothing */
 
     if (rows == p->rows)
         return run(p, a, p->a, w, c, p->c, workspace, stream);
-    quern_status status = describe_rows(p, rows, &a_rows, &c_rows);
-    if (status == QUERN_OK)
-        status = run(p, a, a_rows, w, c, c_rows, workspace, stream);
-    forget_rows(p, a_rows, c_rows);
-    return status;
+    BLAS_TRY(p->blas->api, layout_init, &a_rows, sizeof a_rows, p->type, k, count, p->k);
+    BLAS_TRY(p->blas->api, layout_init, &c_rows, sizeof c_rows, p->type, n, count, p->n);
+    return run(p, a, &a_rows, w, c, &c_rows, workspace, stream);
 }
 
 void blas_product_free(struct device_product *p)
@@ -290,6 +277,9 @@ void blas_product_free(struct device_product *p)
         p->blas->api->MatmulDescDestroy(p->desc);
     if (p->w)
         p->blas->api->MatrixLayoutDestroy(p->w);
-    forget_rows(p, p->a, p->c);
+    if (p->a)
+        p->blas->api->MatrixLayoutDestroy(p->a);
+    if (p->c)
+        p->blas->api->MatrixLayoutDestroy(p->c);
     os.free(p);
 }

@@ -42,6 +42,15 @@ union blas_result {
     char room[256];
 };
 
+/* A matrix's description in the caller's memory: cublasLtMatrixLayoutOpaque_t. cuBLASLt's header has
+ * an inline function for that, which calls the library's under this name. hipBLASLt has none. */
+struct blas_layout {
+    uint64_t data[8];
+};
+typedef int blas_layout_init(struct blas_layout *layout, size_t size, int type, uint64_t rows,
+                             uint64_t columns, int64_t stride);
+#define CUBLAS_LAYOUT_INIT "cublasLtMatrixLayoutInit_internal"
+
 /* Every function that is called, as (result, name behind the prefix, parameters). Handles are
  * pointers; matrices are stored by columns. */
 #define BLAS_FUNCTIONS(X)                                                                          \

@@ -215,6 +215,19 @@ int LT(MatrixLayoutCreate)(void **out, int type, uint64_t rows, uint64_t columns
     return make(out, &(struct layout){type, rows, columns, stride}, sizeof(struct layout));
 }
 
+#ifdef FAKEBLAS_CUDA
+BLAS_API blas_layout_init LT(MatrixLayoutInit_internal);
+int LT(MatrixLayoutInit_internal)(struct blas_layout *layout, size_t size, int type, uint64_t rows,
+                                  uint64_t columns, int64_t stride)
+{
+    ENTER();
+    if (size != 64) /* sizeof(cublasLtMatrixLayoutOpaque_t) of CUDA 12 and 13 */
+        return ALLOC_FAILED;
+    memcpy(layout, &(struct layout){type, rows, columns, stride}, sizeof(struct layout));
+    return BLAS_OK;
+}
+#endif
+
 int LT(MatrixLayoutDestroy)(void *layout)
 {
     return destroy(layout);
