@@ -33,7 +33,9 @@ static bool put(const struct remote_exchange *x, const char *name, const struct 
     const size_t size = claim_write(claim, text);
     struct remote_answer answer = {0};
 
-    return x->ask(x->self, name, text, size, if_absent, &answer);
+    const bool answered = x->ask(x->self, name, text, size, if_absent, &answer);
+    os.free(answer.bytes); /* none, but memory for them */
+    return answered;
 }
 
 enum tier_claim remote_claim(const struct remote_exchange *x, const struct hash128 *key,
