@@ -42,8 +42,8 @@ union blas_result {
     char room[256];
 };
 
-/* A matrix's description in the caller's memory: cublasLtMatrixLayoutOpaque_t. cuBLASLt's header has
- * an inline function for that, which calls the library's under this name. hipBLASLt has none. */
+/* A matrix's description in the caller's memory: cublasLtMatrixLayoutOpaque_t. cuBLASLt's header
+ * has an inline function for that, which calls the library's under this name. hipBLASLt has none. */
 struct blas_layout {
     uint64_t data[8];
 };
