@@ -43,7 +43,8 @@ union blas_result {
 };
 
 /* A matrix's description in the caller's memory: cublasLtMatrixLayoutOpaque_t. cuBLASLt's header
- * has an inline function for that, which calls the library's under this name. hipBLASLt has none. */
+ * has an inline function for that, which calls the library's under this name; hipBLASLt has
+ * none. */
 struct blas_layout {
     uint64_t data[8];
 };
