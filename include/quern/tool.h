@@ -375,10 +375,11 @@ struct quern_layer {
  * does not get, for whatever reason, ops ask for again. Does nothing without a remote. Blocks.
  */
 QUERN_API void quern_prefetch(quern_ctx *ctx, const struct quern_layer *layers, size_t count);
-/* What ops do, from now on, about a kernel that the remote lacks, where it has claims (an object
- * store, and QUERN_REMOTE_MODE=rw). At first they claim and wait only where remote_grace_ms is
- * unlimited. LEAVE: they claim, and one that another machine has claimed they leave to it: creating
- * the op fails with QUERN_E_NOT_READY. WAIT: they claim, and wait for the other. */
+/* What ops do, from now on, about a kernel that the remote lacks, where it has claims: it is an
+ * object store, and QUERN_REMOTE_MODE is rw. OF_OPS, as a context is opened: they claim it, and
+ * wait for a machine that has claimed it before, only if remote_grace_ms is unlimited. LEAVE: they
+ * claim it, and creating an op fails with QUERN_E_NOT_READY if another machine has. WAIT: they
+ * claim it, and wait for the other machine, for a minute at most. */
 enum quern_claims { QUERN_CLAIMS_OF_OPS, QUERN_CLAIMS_LEAVE, QUERN_CLAIMS_WAIT };
 QUERN_API void quern_set_claims(quern_ctx *ctx, enum quern_claims claims);
 

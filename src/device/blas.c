@@ -86,10 +86,11 @@ static bool fill(struct blas_api *api, const struct blas_library *library, void 
     memcpy(&api->name, &address, sizeof address);
     BLAS_FUNCTIONS(BLAS_LOAD)
 #undef BLAS_LOAD
-    if (library->any_rows && !(address = dlsym(handle, CUBLAS_LAYOUT_INIT)))
-        return false;
-    if (library->any_rows)
+    if (library->any_rows) {
+        if (!(address = dlsym(handle, CUBLAS_LAYOUT_INIT)))
+            return false;
         memcpy(&api->layout_init, &address, sizeof address);
+    }
     api->library = library;
     return true;
 }

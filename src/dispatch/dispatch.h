@@ -147,13 +147,14 @@ struct kernel_search {
     unsigned refused;        /* candidates before kernel->plan that the scan refused */
     int64_t m_lo, m_hi;      /* rows that the caller wants kernels for, for the message that tells
                               * how to make them; 0: unknown, the kernel's own are told */
-    /* Whether a far tier, whose answer by exact key is pending, is asked by source key if it does
-     * not have that: mostly it has, and the entry would come twice. */
+    /* The far tiers that are asked by source key only after they have answered that they lack the
+     * exact key. Asking for both at once would fetch most entries twice. */
     bool then_source[TIERS_MAX];
     enum quern_claims claims; /* the context's, unless the caller changes it */
     bool claimed;             /* this process said that it makes the kernel */
-    /* `keeps`: what comes from a far tier is for the caller to put into the near ones (tiers_put):
-     * it is then `fetched`, as long as the kernel has its bytes; fetched.key_text is null else. */
+    /* Set by a caller that itself puts what a far tier gave into the near tiers, by tiers_put, for
+     * many kernels at once. That entry is then `fetched`, which points into the kernel's bytes;
+     * fetched.key_text is null where no far tier gave one. */
     bool keeps;
     struct store_record fetched;
     struct tier_get gets[TIERS_MAX]

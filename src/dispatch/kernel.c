@@ -155,6 +155,13 @@ static bool begins_by_source(struct kernel_search *search, size_t tier, int by_s
     return begins;
 }
 
+/* Asks a tier, and waits for its answer, get->wait_ms at most, where it does not know at once. */
+static bool ask_and_wait(quern_ctx *ctx, struct kernel *k, struct kernel_search *search,
+                         size_t tier, struct tier_get *get)
+{
+    return ask(ctx, k, search, tier, get) || (get->pending && ask(ctx, k, search, tier, get));
+}
+
 /* Asks all tiers again whose answers are pending, and waits so long for each. True: one has the
  * kernel. */
 static bool ask_pending(quern_ctx *ctx, struct kernel *k, struct kernel_search *search, int wait_ms)
@@ -163,9 +170,9 @@ static bool ask_pending(quern_ctx *ctx, struct kernel *k, struct kernel_search *
         for (int by_source = 0; by_source < 2; by_source++) {
             struct tier_get *const get = &search->gets[i][by_source];
             get->wait_ms = wait_ms;
-            if ((get->pending || begins_by_source(search, i, by_source)) &&
-                (ask(ctx, k, search, i, get) ||
-                 (by_source && get->pending && ask(ctx, k, search, i, get))))
+            if (get->pending ? ask(ctx, k, search, i, get)
+                             : begins_by_source(search, i, by_source) &&
+                                   ask_and_wait(ctx, k, search, i, get))
                 return true;
         }
     return false;
@@ -358,8 +365,10 @@ static enum tier_claim claim(quern_ctx *ctx, struct kernel *k, struct kernel_sea
 /* Gives up what was claimed, if nothing was put for it. */
 static void disclaim(quern_ctx *ctx, const struct kernel *k, const struct kernel_search *search)
 {
-    for (size_t i = 0; i < ctx->tier_count && search->claimed; i++)
-        if (ctx->tiers[i].claim && (!k->bytes || k->refused))
+    if (!search->claimed || (k->bytes && !k->refused))
+        return;
+    for (size_t i = 0; i < ctx->tier_count; i++)
+        if (ctx->tiers[i].claim)
             ctx->tiers[i].disclaim(ctx->tiers[i].self, &k->entry_key);
 }
 
@@ -369,18 +378,16 @@ static bool claimant_made(quern_ctx *ctx, struct kernel *k, struct kernel_search
     for (size_t i = 0; i < ctx->tier_count; i++) {
         struct tier_get *const get = &search->gets[i][0];
         get->wait_ms = TIER_GRACE;
-        /* the first call may have asked only, and the second waits for the answer */
-        if (ctx->tiers[i].claim &&
-            (ask(ctx, k, search, i, get) || (get->pending && ask(ctx, k, search, i, get))))
+        if (ctx->tiers[i].claim && ask_and_wait(ctx, k, search, i, get))
             return true;
     }
     return false;
 }
 
-/* Claims the kernel, or waits while another machine that has claimed it makes it, which is looked
- * for less and less often. What it claimed so long ago that it must have failed is taken over, and
- * when all of that has taken twice as long the kernel is compiled whoever has the claim. True: the
- * other has made it. */
+/* Waits while another machine, which has claimed the kernel, makes it: the remote is asked for the
+ * kernel less and less often, and for the claim now and then. A claim that was waited for as long
+ * as claims last is taken over, since its machine must have failed. After twice that time the
+ * kernel is compiled whoever has the claim, so that the wait ends. True: the other has made it. */
 static bool await_claimant(quern_ctx *ctx, struct kernel *k, struct kernel_search *search,
                            enum tier_claim is)
 {

@@ -11,7 +11,8 @@
 #include <string.h>
 
 /* So many kernels are looked for before the first of them is made, so that a remote cache answers
- * for all of them together: it takes twice as many questions at once. */
+ * for all of them together. Each has up to two questions pending, and the remote's tier leaves out
+ * what is beyond 256 (QUESTIONS_MAX), as if it did not have the kernel. */
 #define WINDOW 96
 
 /* One kernel to make. */
@@ -104,8 +105,8 @@ static void search_job(void *user, size_t i)
     wanted->search.keeps = true;
 }
 
-/* Leaves a kernel that an earlier job of the window is for, too, to the next round, which finds it
- * in the cache. */
+/* Leaves a job to the next round if an earlier one of the window needs the same kernel, which would
+ * be fetched twice. The next round finds it in the cache. */
 static void leave_double(struct prewarm *w, size_t i)
 {
     struct wanted *const wanted = &w->window[i];
@@ -171,35 +172,35 @@ static void make_round(struct prewarm *w, enum quern_claims claims)
     }
 }
 
-static void add_jobs(struct prewarm *w, const struct plan_set *plans,
-                     const struct op_wanted *wanted, const char *text)
+/* Adds the jobs of a problem, in its normal form, for m_lo…m_hi rows. */
+static quern_status plan_rows(struct prewarm *w, const struct quern_problem *normal, int64_t m_lo,
+                              int64_t m_hi, const char *text)
 {
-    for (size_t i = 0; i < wanted->count; i++) {
+    struct plan_set plans;
+
+    TRY(plan_make_up_to(normal, w->ctx->planned, w->ctx->tuning, &w->ctx->settings.force, m_hi,
+                        &plans));
+    const struct op_wanted wanted = op_range(&plans, m_lo, m_hi);
+    for (size_t i = 0; i < wanted.count; i++) {
         struct job *const job = &w->jobs[w->count++];
-        job->plan = plans->plans[wanted->first + i];
+        job->plan = plans.plans[wanted.first + i];
         snprintf(job->text, sizeof job->text, "%s", text);
     }
+    return QUERN_OK;
 }
 
 /* Plans every problem; a problem that cannot be planned fails the call before anything is compiled.
  */
-static quern_status plan_jobs(struct prewarm *w, const struct quern_problem *problems, size_t count,
-                              int64_t m_max)
+static quern_status plan_jobs(struct prewarm *w, const struct quern_problem *problems, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         struct quern_problem normal;
-        struct plan_set plans;
+        char text[QUERN_TEXT_MAX];
 
         TRY(problem_normalise_at(problems, i, &normal));
-        TRY(plan_make_up_to(&normal, w->ctx->planned, w->ctx->tuning, &w->ctx->settings.force,
-                            m_max, &plans));
-        char text[QUERN_TEXT_MAX];
         problem_text(&normal, text);
-        record_op(w->ctx, text, 1, m_max);
-        struct op_wanted wanted = {0};
-        while (wanted.count < plans.count && plans.plans[wanted.count].m_lo <= m_max)
-            wanted.count++;
-        add_jobs(w, &plans, &wanted, text);
+        TRY(plan_rows(w, &normal, 1, w->m_max, text));
+        record_op(w->ctx, text, 1, w->m_max);
     }
     return QUERN_OK;
 }
@@ -208,7 +209,7 @@ static quern_status make_window(struct prewarm *w)
 {
     const size_t room = w->count < WINDOW ? w->count : WINDOW;
 
-    w->window = os.calloc(room ? room : 1, sizeof *w->window);
+    w->window = os.calloc(room, sizeof *w->window);
     FAIL_IF(!w->window, QUERN_E_MEMORY, "out of memory for %zu kernels", room);
     return QUERN_OK;
 }
@@ -255,7 +256,7 @@ quern_status quern_prewarm(quern_ctx *ctx, const struct quern_problem *problems,
         return QUERN_OK;
     w.jit = ctx->settings.jit;
     TRY(start(&w, count));
-    quern_status status = plan_jobs(&w, problems, count, m_max);
+    quern_status status = plan_jobs(&w, problems, count);
     if (status == QUERN_OK)
         status = run_jobs(&w);
     end(&w);
@@ -271,24 +272,13 @@ void quern_prefetch(quern_ctx *ctx, const struct quern_layer *layers, size_t cou
         return;
     for (size_t i = 0; i < count; i++) {
         struct quern_problem normal;
-        struct plan_set plans;
-        const int64_t m_hi = layers[i].m_hi;
-        if (problem_normalise(&layers[i].problem, &normal) != QUERN_OK ||
-            plan_make_up_to(&normal, ctx->planned, ctx->tuning, &ctx->settings.force, m_hi,
-                            &plans) != QUERN_OK)
-            continue; /* the op says why */
-        const struct op_wanted wanted = op_range(&plans, layers[i].m_lo, m_hi);
-        add_jobs(&w, &plans, &wanted, "");
+        /* of one that cannot be planned the op says why */
+        if (problem_normalise(&layers[i].problem, &normal) == QUERN_OK)
+            (void)plan_rows(&w, &normal, layers[i].m_lo, layers[i].m_hi, "");
     }
     if (w.count && make_window(&w) == QUERN_OK) {
         make_round(&w, QUERN_CLAIMS_OF_OPS);
         os.free(w.window);
     }
     end(&w);
-}
-
-void quern_set_claims(quern_ctx *ctx, enum quern_claims claims)
-{
-    if (ctx)
-        atomic_store(&ctx->claims, claims);
 }

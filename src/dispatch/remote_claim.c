@@ -11,20 +11,6 @@
 
 #include <string.h>
 
-/* Asks for the claim that is there now; false: the server cannot say. *there: it has one, which is
- * sound. */
-static bool look(const struct remote_exchange *x, const char *name, struct claim *claim,
-                 bool *there)
-{
-    struct remote_answer answer = {0};
-
-    if (!x->ask(x->self, name, NULL, 0, false, &answer))
-        return false;
-    *there = answer.outcome == REPLY_DONE && claim_read(answer.bytes, answer.size, claim);
-    os.free(answer.bytes);
-    return true;
-}
-
 /* Puts a claim; false: the server cannot say whether it did. */
 static bool put(const struct remote_exchange *x, const char *name, const struct claim *claim,
                 bool if_absent)
@@ -34,8 +20,28 @@ static bool put(const struct remote_exchange *x, const char *name, const struct 
     struct remote_answer answer = {0};
 
     const bool answered = x->ask(x->self, name, text, size, if_absent, &answer);
-    os.free(answer.bytes); /* none, but memory for them */
+    os.free(answer.bytes); /* memory that an answer has though it has no bytes */
     return answered;
+}
+
+/* Puts a claim and asks which one is there then; false: the server cannot say. Where there is none,
+ * or what is there is no claim, *found is one without a token, which is over. */
+static bool stake(const struct remote_exchange *x, const char *name, const struct claim *claim,
+                  bool if_absent, struct claim *found)
+{
+    struct remote_answer answer = {0};
+
+    if (!put(x, name, claim, if_absent) || !x->ask(x->self, name, NULL, 0, false, &answer))
+        return false;
+    if (answer.outcome != REPLY_DONE || !claim_read(answer.bytes, answer.size, found))
+        *found = (struct claim){0};
+    os.free(answer.bytes);
+    return true;
+}
+
+static bool is_same(const struct claim *a, const struct claim *b)
+{
+    return !strcmp(a->token, b->token);
 }
 
 enum tier_claim remote_claim(const struct remote_exchange *x, const struct hash128 *key,
@@ -44,19 +50,16 @@ enum tier_claim remote_claim(const struct remote_exchange *x, const struct hash1
     const struct claim mine = claim_make(CLAIM_MAKES);
     struct claim found;
     char name[CLAIM_NAME_BYTES];
-    bool there;
 
     claim_name(key, name);
-    if (!put(x, name, &mine, true) || !look(x, name, &found, &there))
+    if (!stake(x, name, &mine, true, &found))
         return TIER_CLAIM_NONE;
-    if (there && strcmp(found.token, mine.token) != 0 && !overdue && !claim_is_over(&found))
-        return found.state == CLAIM_LEFT ? TIER_CLAIM_NONE : TIER_CLAIM_TAKEN;
-    if (!there || strcmp(found.token, mine.token) != 0) {
-        /* what is there is no claim, or one that is over: it is replaced */
-        if (!put(x, name, &mine, false) || !look(x, name, &found, &there))
-            return TIER_CLAIM_NONE;
-    }
-    return there && !strcmp(found.token, mine.token) ? TIER_CLAIM_MINE : TIER_CLAIM_TAKEN;
+    if (!is_same(&found, &mine) && (overdue || claim_is_over(&found)) &&
+        !stake(x, name, &mine, false, &found))
+        return TIER_CLAIM_NONE;
+    return is_same(&found, &mine)      ? TIER_CLAIM_MINE
+           : found.state == CLAIM_LEFT ? TIER_CLAIM_NONE
+                                       : TIER_CLAIM_TAKEN;
 }
 
 void remote_disclaim(const struct remote_exchange *x, const struct hash128 *key)

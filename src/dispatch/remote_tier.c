@@ -369,6 +369,14 @@ static bool is_in_force(struct remote_tier *t, const struct revoked_row *row, st
     return !list && t->revoked.known;
 }
 
+/* Counts an answer that says neither yes nor no. The caller has the lock. */
+static void had_none(struct remote_tier *t, const struct remote_answer *answer)
+{
+    complain(t, QUERN_STAT_REMOTE_FAILED, answer->message);
+    if (answer->id) /* else the helper was lost, for which it rests already */
+        rest(t);
+}
+
 static enum tier_answer take(struct remote_tier *t, struct tier_get *g,
                              struct remote_answer *answer, struct store_entry *entry)
 {
@@ -394,9 +402,7 @@ static enum tier_answer take(struct remote_tier *t, struct tier_get *g,
         if (answer->id)
             answered_well(t, took);
     } else {
-        complain(t, QUERN_STAT_REMOTE_FAILED, answer->message);
-        if (answer->id) /* else the helper was lost, for which it rests already */
-            rest(t);
+        had_none(t, answer);
     }
     lock_give(&t->lock);
     if (used)
@@ -476,9 +482,7 @@ static bool ask_and_wait(void *self, const char *name, const char *bytes, size_t
     if (answer->outcome != REPLY_UNABLE)
         return true;
     lock_take(&t->lock);
-    complain(t, QUERN_STAT_REMOTE_FAILED, answer->message);
-    if (answer->id) /* else the helper was lost, for which it rests already */
-        rest(t);
+    had_none(t, answer);
     lock_give(&t->lock);
     return false;
 }

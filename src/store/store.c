@@ -337,7 +337,7 @@ static void settle(struct store *s, const struct putting *p, bool opened, int re
 
 static void put_some(struct store *s, struct store_put *puts, size_t count)
 {
-    struct putting putting[TOGETHER] = {{0}};
+    struct putting putting[TOGETHER];
     struct publication publications[TOGETHER];
     size_t n = 0;
 
@@ -353,18 +353,13 @@ static void put_some(struct store *s, struct store_put *puts, size_t count)
             .bytes = p->bytes,
             .size = p->size};
     }
-    const mode_t mode = directory_file_mode(s->trust);
-    if (n == 1 && publications->directory >= 0) /* a file's own flush disturbs no other program */
-        publications->result = store_publish(publications->directory, publications->name, mode,
-                                             publications->bytes, publications->size);
-    else
-        store_publish_all(publications, n, mode);
+    store_publish_all(publications, n, directory_file_mode(s->trust));
     for (size_t i = 0; i < n; i++) {
         const bool opened = publications[i].directory >= 0;
         if (opened)
             os.close(publications[i].directory);
         os.free(putting[i].bytes);
-        settle(s, &putting[i], opened, opened ? publications[i].result : publications[i].directory);
+        settle(s, &putting[i], opened, publications[i].result);
     }
 }
 

@@ -56,7 +56,7 @@ struct tier {
     int (*lock)(void *self, const struct hash128 *key, int deadline_ms);
     void (*unlock)(void *self, int lock);
     /* Claims a kernel for this process before it is compiled, of all machines that share the tier:
-     * see enum tier_claim. `overdue`: the one that was claimed has been waited for long enough, and
+     * see enum tier_claim. `overdue`: another machine's claim has been waited for long enough and
      * is taken over. Waits for the server's answers. Null: no claims. */
     enum tier_claim (*claim)(void *self, const struct hash128 *key, bool overdue);
     /* Gives up a claim, as nothing was put for it, so that nobody waits any longer. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What a remote cache costs the host (docs/fleet.md): opening a context with one configured, one
- * kernel that comes from it, and fifty at once. tests/bench/fetch.py starts the server, fills it
- * with the layers of layer() and gives QUERN_REMOTE and QUERN_REMOTE_KEYS. Nothing is compiled.
- * Usage: bench_remote DIRECTORY, which is made and has no cache yet.
+ * kernel that comes from it, and fifty at once. tests/bench/fetch.py starts the server and fills it
+ * with the layers of layer(). Nothing is compiled. Usage: bench_remote DIRECTORY URL KEYS, of which
+ * the directory is made, and has no cache yet.
  */
 #include "base/os.h"
 
@@ -11,7 +11,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define ROUNDS   50
 #define SINGLES  20
@@ -40,7 +39,8 @@ static struct quern_problem layer(int number)
     return problem;
 }
 
-static quern_ctx *open_ctx(const char *directory, const char *remote)
+/* Without a remote if `url` is null. */
+static quern_ctx *open_ctx(const char *directory, const char *url, const char *keys)
 {
     struct quern_options o = QUERN_INIT(struct quern_options);
     quern_ctx *ctx;
@@ -49,19 +49,20 @@ static quern_ctx *open_ctx(const char *directory, const char *remote)
     o.allow_unverified = 1;
     o.jit = QUERN_JIT_OFF;
     o.cache_dir = directory;
-    o.remote = remote;
+    o.remote = url;
+    o.remote_keys = url ? keys : NULL;
     must(quern_open(&o, &ctx), "quern_open");
     return ctx;
 }
 
 /* Milliseconds to open a context and close it, the least of ROUNDS. */
-static double opening(const char *directory, const char *remote)
+static double opening(const char *directory, const char *url, const char *keys)
 {
     double least = 1e9;
 
     for (int i = 0; i < ROUNDS; i++) {
         const uint64_t start = os_now();
-        quern_close(open_ctx(directory, remote));
+        quern_close(open_ctx(directory, url, keys));
         const double ms = ms_since(start);
         least = ms < least ? ms : least;
     }
@@ -90,23 +91,17 @@ static int compare(const void *a, const void *b)
 
 int main(int argc, char **argv)
 {
-    const char *const remote = secure_getenv("QUERN_REMOTE");
     struct quern_layer layers[TOGETHER];
     struct quern_stats stats = QUERN_INIT(struct quern_stats);
     double singles[SINGLES];
 
-    if (argc != 2 || !remote) {
-        fprintf(stderr, "usage: bench_remote DIRECTORY, with QUERN_REMOTE set\n");
+    if (argc != 4) {
+        fprintf(stderr, "usage: bench_remote DIRECTORY URL KEYS\n");
         return 2;
     }
-    unsetenv("QUERN_REMOTE"); /* the option says whether there is one */
-    char *const keys = secure_getenv("QUERN_REMOTE_KEYS");
-    char *const kept = keys ? strdup(keys) : NULL;
-    unsetenv("QUERN_REMOTE_KEYS");
-    const double without = opening(argv[1], NULL);
-    setenv("QUERN_REMOTE_KEYS", kept ? kept : "", 1);
-    const double with = opening(argv[1], remote);
-    quern_ctx *const ctx = open_ctx(argv[1], remote);
+    const double without = opening(argv[1], NULL, NULL);
+    const double with = opening(argv[1], argv[2], argv[3]);
+    quern_ctx *const ctx = open_ctx(argv[1], argv[2], argv[3]);
     printf("first %.3f\n", single(ctx, 0)); /* starts the helper, and asks for the list */
     for (int i = 0; i < SINGLES; i++)
         singles[i] = single(ctx, 1 + i);
@@ -120,6 +115,5 @@ int main(int argc, char **argv)
     printf("opening %.3f %.3f\nsingle %.3f %.3f\ntogether %.3f\nhits %llu\n", without, with,
            singles[0], singles[SINGLES / 2], together, (unsigned long long)stats.hit_remote);
     quern_close(ctx);
-    free(kept);
     return 0;
 }

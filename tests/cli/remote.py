@@ -124,6 +124,14 @@ WRONG = {
 }  # fmt: skip
 
 
+def counted(wrong, followed):
+    """What one kernel's answer that is wrong in a way of WRONG adds to remote_refused and to
+    remote_failed: some the host judges, all else the helper, which follows redirections or not."""
+    judged = ["flipped", "captive portal", "nothing", "less than"]
+    judged += ["a portal elsewhere"] if followed else []
+    return (1, 0) if any(w in wrong for w in judged) else (0, 1)
+
+
 class Handler(socketserver.StreamRequestHandler):
     def handle(self):
         server = self.server

@@ -24,8 +24,6 @@ def test_whatever_goes_wrong_is_a_miss(quern, made, tmp_path, wrong):  # noqa: F
         server.stop()
     assert time.monotonic() - started < BOUND_S
     assert counters(report, "hit_remote", "compile_ok", "miss_absent") == (0, 1, 1), wrong
-    judged = ("flipped", "a captive portal", "nothing", "less than")  # by the host
-    expected = (1, 0) if any(w in wrong for w in judged) else (0, 1)
-    assert counters(report, "remote_refused", "remote_failed") == expected, wrong
+    assert counters(report, "remote_refused", "remote_failed") == remote.counted(wrong, False)
     assert all(path.startswith("/kernels/x/") for path in server.requests)  # none is followed
     assert counters(prewarm(quern, 256), "hit_disk") == (1,)

@@ -167,7 +167,8 @@ static void make_all(struct prewarm *w, const struct prewarm_target *t, quern_ct
     quern_set_claims(ctx, QUERN_CLAIMS_LEAVE);
     make_round(&line, t);
     quern_set_claims(ctx, QUERN_CLAIMS_WAIT);
-    make_round(&line, t);
+    if (line.done < t->end) /* else there is nothing to start threads for */
+        make_round(&line, t);
     progress_clear();
 }
 
