@@ -123,6 +123,14 @@ static const struct mistake mistakes[] = {
      .insn = "s_cbranch_",
      .where = "workgroup 0,0,0, wave 0",
      .found = {"undefined bits", "which was never written"}},
+    {.name = "undefined first operand, of two with modifiers, in a wave's last lane",
+     .full = true,
+     .groups = 1,
+     .items = TWO_WAVES,
+     .body = "u32 x, v; UNDEFINED(x); x = WRONG && LANE == WAVE - 1 ? x : LANE;\n"
+             "asm volatile(\"v_add_f32 %0, -%1, |%2|\" : \"=v\"(v) : \"v\"(x), \"v\"(LANE)); "
+             "c[LANE] = v;",
+     .found = {"undefined bits", "reach a store to memory", "which was never written"}},
     {.name = "undefined address of a scalar load",
      .full = true,
      .groups = 1,

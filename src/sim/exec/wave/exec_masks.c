@@ -88,31 +88,35 @@ static void follow_exec(struct wave *w)
     s->s[S_EXEC + 1] = w->s[S_EXEC + 1];
 }
 
-/* All source masks of a lane together, in a row. */
-static void any_row(struct wave *s, const struct insn *m, unsigned h, uint32_t *r)
-{
-    ROW temp[128];
+/* Where source() puts what it fetches, by operand, of masks and of values: what the first half of a
+ * wave fetched for both is read by the second, so this outlives the loop over halves. */
+struct fetched {
+    ROW masks[5][128], values[5][128];
+};
 
+/* All source masks of a lane together, in a row. */
+static void any_row(struct wave *s, const struct insn *m, unsigned h, struct fetched *f,
+                    uint32_t *r)
+{
     memset(r, 0, 32 * sizeof *r);
     for (unsigned n = 1; n < 5; n++) {
         const struct operand *const o = &m->op[n];
         if (!o->kind || o->mods & MOD_DST)
             continue;
-        const uint32_t *const p = source(s, m, n, h, temp);
+        const uint32_t *const p = source(s, m, n, h, f->masks[n]);
         const uint32_t relevant = o->type == 'h' || o->type == 'w' ? 0xffff : 0xffffffffu;
         for (unsigned k = 0; k < (o->type == 'm' ? 1 : o->words); k++)
             LANES r[l] |= p[l + k * s->lanes] & relevant;
     }
 }
 
-static void halves_row(struct wave *s, const struct insn *m, unsigned h, uint32_t *r)
+static void halves_row(struct wave *s, const struct insn *m, unsigned h, struct fetched *f,
+                       uint32_t *r)
 {
-    ROW temp[128];
-
     memset(r, 0, 32 * sizeof *r);
     for (unsigned n = 1; n < 4; n++)
         if (m->op[n].kind && !(m->op[n].mods & MOD_DST)) {
-            const uint32_t *const p = source(s, m, n, h, temp);
+            const uint32_t *const p = source(s, m, n, h, f->masks[n]);
             LANES r[l] |= p[l];
         }
     LANES r[l] = (r[l] & 0xffff ? 0xffff : 0) | (r[l] >> 16 ? 0xffff0000u : 0);
@@ -123,18 +127,17 @@ static void halves_row(struct wave *s, const struct insn *m, unsigned h, uint32_
 
 /* Masks of the result in r (word k at r + 64 k), by the kind of the row. */
 static void result_rows(struct wave *w, const struct insn *i, const struct insn *m,
-                        enum undef_kind kind, unsigned h, uint32_t *r)
+                        enum undef_kind kind, unsigned h, struct fetched *f, uint32_t *r)
 {
     struct wave *const s = &w->shadow->w;
     const unsigned lanes = w->lanes;
     const bool wide = i->op[0].words > 1;
-    ROW tm[3][128], tv[3][128];
     const uint32_t *mask[3] = {zeros, zeros, zeros}, *value[3] = {zeros, zeros, zeros};
 
     for (unsigned n = 0; n < 3; n++)
         if (i->op[n + 1].kind && !(i->op[n + 1].mods & MOD_DST)) {
-            mask[n] = source(s, m, n + 1, h, tm[n]);
-            value[n] = source(w, i, n + 1, h, tv[n]);
+            mask[n] = source(s, m, n + 1, h, f->masks[n + 1]);
+            value[n] = source(w, i, n + 1, h, f->values[n + 1]);
         }
     for (unsigned k = 0; k < (wide ? 2 : 1); k++) {
         const uint32_t *const ma = mask[0] + k * lanes, *const mb = mask[1] + k * lanes;
@@ -180,15 +183,15 @@ static void result_rows(struct wave *w, const struct insn *i, const struct insn 
 }
 
 static void carry_rows(const struct insn *i, struct wave *s, const struct insn *m, unsigned h,
-                       uint32_t *r)
+                       struct fetched *f, uint32_t *r)
 {
-    ROW temp[128], low[32], high[32];
+    ROW low[32], high[32];
 
     memset(low, 0, sizeof low);
     memset(high, 0, sizeof high);
     for (unsigned n = 1; n < 4; n++)
         if (m->op[n].kind && !(m->op[n].mods & MOD_DST)) {
-            const uint32_t *const p = source(s, m, n, h, temp);
+            const uint32_t *const p = source(s, m, n, h, f->masks[n]);
             LANES low[l] |= p[l];
             if (m->op[n].words > 1 && m->op[n].type != 'm')
                 LANES high[l] |= p[l + s->lanes];
@@ -297,9 +300,10 @@ const struct insn *through_vector(struct wave *w, const struct insn *i, const st
         move(w, i, row, moved[row->undef - UNDEF_MOVE_1]);
     } else {
         const struct insn m = on_masks(i, false, false);
+        struct fetched f;
         for (unsigned h = 0; h < w->halves; h++) {
             ROW r[128], any[32];
-            any_row(s, &m, h, any);
+            any_row(s, &m, h, &f, any);
             LANES lanes_undefined |= (uint64_t)(any[l] != 0) << (l + 32 * h);
             switch (row->undef) {
             case UNDEF_NONE:
@@ -315,13 +319,13 @@ const struct insn *through_vector(struct wave *w, const struct insn *i, const st
                 LANES r[l] = any[l] >> 8 * (row->undef - UNDEF_BYTE_0) & 0xff ? 0xffffffffu : 0;
                 break;
             case UNDEF_CARRY:
-                carry_rows(i, s, &m, h, r);
+                carry_rows(i, s, &m, h, &f, r);
                 break;
             case UNDEF_HALVES:
-                halves_row(s, &m, h, r);
+                halves_row(s, &m, h, &f, r);
                 break;
             default:
-                result_rows(w, i, &m, row->undef, h, r);
+                result_rows(w, i, &m, row->undef, h, &f, r);
                 break;
             }
             if (i->op[0].kind == OPERAND_VGPR) {
