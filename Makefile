@@ -183,9 +183,9 @@ $(B)/gen/profile_page.h: tools/embed.sh $(wildcard tools/profile/profile_page.*)
 	@mkdir -p $(@D)
 	$(Q)sh tools/embed.sh --text $(filter-out %.sh,$^) > $@.tmp && mv $@.tmp $@
 $(B)/src/cpu/cpu.o: $(B)/gen/machine_text.h
-$(B)/gen/machine_text.h: tools/embed.sh $(wildcard src/cpu/*.hpp)
+$(B)/gen/machine_text.h: tools/embed.sh $(wildcard src/cpu/*pp)
 	@mkdir -p $(@D)
-	$(Q)sh tools/embed.sh --text $(filter %.hpp,$^) > $@.tmp && mv $@.tmp $@
+	$(Q)sh tools/embed.sh --text $(filter %pp,$^) > $@.tmp && mv $@.tmp $@
 # The digests of the base bundles that `make base` has made, if it has. They decide nothing about
 # the bundles, so that the command which makes the bundles may be of a library with other digests.
 # Its new file is named by the shell's process id, as several tests may run make at a time.

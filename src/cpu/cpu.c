@@ -2,6 +2,7 @@
 /* Makes programs of kernels' texts with the host's C++ compiler, and runs them: cpu.h. */
 #include "cpu/cpu.h"
 
+#include "base/lock.h"
 #include "base/os.h"
 #include "base/str.h"
 #include "compile/spawn.h"
@@ -192,43 +193,111 @@ static quern_status find_compiler(char path[PATH_BYTES])
          "the PATH; installing g++ brings one");
 }
 
+/* Runs the compiler in the program's directory: `words` are files there and what to make of them.
+ * `what` it refuses, if it makes no `made`. */
+static quern_status run_compiler(struct cpu_program *b, const char *compiler,
+                                 const char *const words[3], const char *made, const char *what)
+{
+    char paths[3][PATH_BYTES + NAME_BYTES], output[PATH_BYTES + NAME_BYTES];
+    char search[4096 + 8], temporary[PATH_BYTES + 8];
+    char *arguments[] = {(char *)compiler,
+                         (char *)"-std=c++17",
+                         (char *)"-O1",
+                         (char *)"-w",
+                         (char *)"-ffp-contract=off",
+                         (char *)"-o",
+                         output,
+                         NULL,
+                         NULL,
+                         NULL,
+                         NULL};
+    struct str log = {0};
+
+    for (size_t i = 0, n = 7; i < 3 && words[i]; i++) {
+        path_in(b, words[i], paths[i]);
+        arguments[n++] = *words[i] == '-' ? (char *)words[i] : paths[i];
+    }
+    note_file(b, made);
+    path_in(b, made, output);
+    snprintf(search, sizeof search, "PATH=%s", secure_getenv("PATH"));
+    snprintf(temporary, sizeof temporary, "TMPDIR=%s", b->path);
+    char *const environment[] = {search, temporary, (char *)"LC_ALL=C", NULL};
+    quern_status status = run_program(compiler, arguments, environment, &log);
+    if (status == QUERN_OK && os.faccessat(AT_FDCWD, output, R_OK, 0)) {
+        status = error_set(QUERN_E_COMPILE, __FILE__, FAIL_AT(""),
+                           "%s refuses %s, which is to be run on the CPU", compiler, what);
+        error_log(str_text(&log));
+    }
+    str_free(&log);
+    return status;
+}
+
+/* machine.cpp as one compiler compiled it. Made once in a process, as it takes some seconds, and
+ * kept to its end. */
+struct machine {
+    char compiler[PATH_BYTES];
+    size_t size;
+    uint8_t bytes[];
+};
+static _Atomic(struct machine *) machine_made;
+static struct lock machine_lock;
+
+static quern_status make_machine(struct cpu_program *b, const char *compiler,
+                                 struct machine **machine)
+{
+    struct stat st;
+    char path[PATH_BYTES + NAME_BYTES];
+
+    TRY(write_file(b, "machine.cpp", machine_cpp, sizeof machine_cpp - 1));
+    TRY(run_compiler(b, compiler, (const char *const[3]){"-c", "machine.cpp"}, "machine.o",
+                     "the multiprocessor for a kernel"));
+    path_in(b, "machine.o", path);
+    FAIL_IF(os.fstatat(AT_FDCWD, path, &st, 0), QUERN_E_IO, "cannot read %s: %s", path,
+            strerror(errno));
+    struct machine *const m = os.malloc(sizeof *m + (size_t)st.st_size);
+    FAIL_IF(!m, QUERN_E_MEMORY, "out of memory for a compiled multiprocessor");
+    snprintf(m->compiler, sizeof m->compiler, "%s", compiler);
+    m->size = (size_t)st.st_size;
+    const struct cpu_argument whole = {.name = "machine.o", .at = m->bytes, .bytes = m->size};
+    const quern_status status = read_back(b, &whole);
+    if (status != QUERN_OK) {
+        os.free(m);
+        return status;
+    }
+    *machine = m;
+    return QUERN_OK;
+}
+
+/* Puts machine.o into the program's directory. Who comes while another thread makes it waits. */
+static quern_status give_machine(struct cpu_program *b, const char *compiler)
+{
+    quern_status status = QUERN_OK;
+
+    lock_take(&machine_lock);
+    struct machine *m = atomic_load(&machine_made);
+    const bool fits = m && !strcmp(m->compiler, compiler);
+    if (!fits)
+        status = make_machine(b, compiler, &m);
+    if (!fits && status == QUERN_OK)
+        atomic_store(&machine_made, m); /* one of another compiler may be being read: it stays */
+    lock_give(&machine_lock);
+    return fits ? write_file(b, "machine.o", m->bytes, m->size) : status;
+}
+
 static quern_status compile(struct cpu_program *b, const char *source)
 {
     static const char whole[] =
         "#include \"machine.hpp\"\n#include \"kernel.cu\"\n#include \"machine_main.hpp\"\n";
-    char compiler[PATH_BYTES], path[PATH_BYTES + NAME_BYTES], program[PATH_BYTES + NAME_BYTES];
-    char search[4096 + 8], temporary[PATH_BYTES + 8];
-    struct str log = {0};
+    char compiler[PATH_BYTES];
 
     TRY(find_compiler(compiler));
     TRY(write_file(b, "machine.hpp", machine_hpp, sizeof machine_hpp - 1));
     TRY(write_file(b, "machine_main.hpp", machine_main_hpp, sizeof machine_main_hpp - 1));
     TRY(write_file(b, "kernel.cu", source, strlen(source)));
     TRY(write_file(b, "whole.cpp", whole, sizeof whole - 1));
-    note_file(b, "kernel");
-    path_in(b, "whole.cpp", path);
-    path_in(b, "kernel", program);
-    snprintf(search, sizeof search, "PATH=%s", secure_getenv("PATH"));
-    snprintf(temporary, sizeof temporary, "TMPDIR=%s", b->path);
-    char *const arguments[] = {compiler,
-                               (char *)"-std=c++17",
-                               (char *)"-O1",
-                               (char *)"-w",
-                               (char *)"-ffp-contract=off",
-                               (char *)"-o",
-                               program,
-                               path,
-                               NULL};
-    char *const environment[] = {search, temporary, (char *)"LC_ALL=C", NULL};
-    quern_status status = run_program(compiler, arguments, environment, &log);
-    if (status == QUERN_OK && os.faccessat(AT_FDCWD, program, X_OK, 0)) {
-        status =
-            error_set(QUERN_E_COMPILE, __FILE__, FAIL_AT(""),
-                      "%s refuses the text of a kernel, which is to be run on the CPU", compiler);
-        error_log(str_text(&log));
-    }
-    str_free(&log);
-    return status;
+    TRY(give_machine(b, compiler));
+    return run_compiler(b, compiler, (const char *const[3]){"whole.cpp", "machine.o"}, "kernel",
+                        "the text of a kernel");
 }
 
 /* ---- A launch -------------------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Runs the text of a kernel for NVIDIA on the CPU, for verification: the host's C++ compiler makes
- * a program of it and of machine.hpp, which has a multiprocessor's memory, barriers and matrix
+ * a program of it and of machine.cpp, which has a multiprocessor's memory, barriers and matrix
  * units in C++ and faults on races, on reads of what nobody wrote, out of bounds, and at deadlocks.
  * That judges the text and not what NVRTC makes of it.
  *

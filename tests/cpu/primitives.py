@@ -107,6 +107,11 @@ def make(directory):
     whole = os.path.join(directory, "whole.cpp")
     with open(whole, "w", encoding="utf-8") as f:
         f.write('#include "machine.hpp"\n#include "source.cu"\n#include "machine_main.hpp"\n')
+    compiler = [os.environ.get("CXX", "c++"), "-std=c++17", "-w", "-O1", "-ffp-contract=off",
+                "-I", os.path.join(ROOT, "src/cpu"), "-o"]
+    machine = os.path.join(directory, "machine.o")
+    subprocess.run([*compiler, machine, "-c", os.path.join(ROOT, "src/cpu/machine.cpp")],
+                   check=True)
     for name in names():
         base = os.path.join(directory, name)
         save(base + ".in", inputs(name))
@@ -114,9 +119,8 @@ def make(directory):
         with open(base + ".launch", "w", encoding="utf-8") as f:
             f.write(f"grid 1 1\nthreads {threads_of(name)}\nshared {SHARED}\nseed 1\n"
                     f"operand in {base}.in read\noperand out {base}.out write\n")
-        subprocess.run([os.environ.get("CXX", "c++"), "-std=c++17", "-w", "-O1",
-                        "-ffp-contract=off", "-I", os.path.join(ROOT, "src/cpu"),
-                        f"-DSYMBOL={name}", "-DHAS_WARPGROUP", "-o", base, whole], check=True)
+        subprocess.run([*compiler, base, f"-DSYMBOL={name}", "-DHAS_WARPGROUP", whole, machine],
+                       check=True)
         said = subprocess.run([base, base + ".launch"], stdout=subprocess.PIPE, text=True,
                               check=False).stdout
         os.remove(base)
