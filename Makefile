@@ -40,10 +40,13 @@ say       = @printf '  %-6s %s\n' $(1) $(2)
 # libraries of their own beside the worker, one for each instruction set, loaded when a software GPU
 # is opened. Sanitized builds, which stay on the machine that makes them, have one set under the
 # plain name, with the instructions that this machine has: the other sets are the same source.
-ISAS     := x86_64 $(if $(SAN),,x86_64_v3 x86_64_v4)
-PLAIN    := x86-64$(if $(SAN),$(if $(shell grep -sw avx2 /proc/cpuinfo),-v3))
+# `make check` compiles those that this machine can run: a set takes as long as all else together.
+ISAS     ?= x86_64 x86_64_v3 x86_64_v4
+RUNNABLE := $(if $(shell grep -sw avx2 /proc/cpuinfo),x86_64_v3) \
+            $(if $(shell grep -sw avx512dq /proc/cpuinfo),x86_64_v4)
+PLAIN    := x86-64$(if $(SAN),$(if $(filter x86_64_v3,$(RUNNABLE)),-v3))
 EXEC_SRC := $(wildcard src/sim/exec/*.c src/sim/exec/*/*.c)
-BODIES   := $(ISAS:%=$(B)/libexec/quern/quern-sim-%.so)
+BODIES   := $(patsubst %,$(B)/libexec/quern/quern-sim-%.so,$(if $(SAN),x86_64,$(ISAS)))
 LIB_SRC  := $(filter-out $(EXEC_SRC) src/compile/worker%.c src/compile/remote_helper%.c,\
               $(wildcard src/*/*.c src/*/*/*.c))
 LIB_OBJ  := $(LIB_SRC:%.c=$(B)/%.o) $(B)/gen/templates.o $(B)/gen/base_shipped.o
@@ -123,23 +126,29 @@ $(B)/tools/%.o: override CPPFLAGS += -Itools
 # The guest's integers wrap.
 EXECFLAGS := -fwrapv -ffp-contract=off -fno-math-errno -fno-trapping-math
 # AddressSanitizer's checks in a thousand lane loops take the compiler minutes at -O3.
-EXECFLAGS += -g1 $(if $(filter address,$(subst $(comma), ,$(SAN))),-O1,$(if $(SAN),-O2,-O3))
+EXECFLAGS += -g1 $(if $(filter address,$(subst $(comma), ,$(SAN))),-Og,$(if $(SAN),-O2,-O3))
 
 # What is in exec/wave/ writes nothing but the registers of its wave, and their shadow, which no
 # other thread sees: with ThreadSanitizer's calls in it, it runs thirty times slower and shows
-# nothing.
-UNWATCHED = $(if $(and $(filter thread,$(SAN)),$(filter src/sim/exec/wave/%,$<)), \
-                 -fno-sanitize=thread)
+# nothing. So the thread build takes the release build's objects of it.
+ifneq ($(filter thread,$(SAN)),)
+UNWATCHED    := $(filter $(B)/src/sim/exec/wave/%,$(EXEC_SRC:%.c=$(B)/%.x86_64.o))
+WAVE_ISA     := $(or $(filter x86_64_v3,$(RUNNABLE)),x86_64)
+RELEASE_WAVE := $(UNWATCHED:$(B)/%.x86_64.o=build/release/%.$(WAVE_ISA).o)
+$(RELEASE_WAVE) &: always
+	@+$(MAKE) --no-print-directory B=build/release SAN= $(RELEASE_WAVE)
+endif
 
 # Bodies call nothing outside their library but libc's and libm's functions.
 define EXEC_RULE
 $(B)/src/sim/exec/%.$(1).o: src/sim/exec/%.c
 	@mkdir -p $$(@D)
 	$$(call say,CC,$$@)
-	$$(Q)$$(COMPILE) $$(EXECFLAGS) $$(UNWATCHED) -march=$(2) -c $$< -o $$@
+	$$(Q)$$(COMPILE) $$(EXECFLAGS) -march=$(2) -c $$< -o $$@
 $(B)/src/sim/exec/exec_export.$(1).o: $(B)/gen/sim_stamp.h
-$(B)/libexec/quern/quern-sim-$(1).so: $(EXEC_SRC:%.c=$(B)/%.$(1).o) $(B)/src/sim/fault.o \
-    $(B)/src/sim/guest.o
+$(B)/libexec/quern/quern-sim-$(1).so: $(filter-out $(UNWATCHED),$(EXEC_SRC:%.c=$(B)/%.$(1).o)) \
+    $(UNWATCHED:$(B)/%.$(1).o=build/release/%.$(WAVE_ISA).o) \
+    $(B)/src/sim/fault.o $(B)/src/sim/guest.o
 	@mkdir -p $$(@D)
 	$$(call say,LD,$$@)
 	$$(Q)$$(CC) -shared $$(SANFLAGS) $$(if $$(SAN),,-Wl$$(comma)--no-undefined) -o $$@ $$^ \
@@ -317,6 +326,8 @@ BENCH_BIN := $(filter-out %/bench_hip,$(patsubst %.c,$(B)/%,$(wildcard tests/ben
 COMMON_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/common/*.c))
 WRAPPED    := pthread_create parallel_for
 WRAP        = $(WRAPPED:%=-Wl,--wrap=%)
+# Most of their time is the library's, and the compiler takes half as long.
+$(addsuffix .o,$(TEST_BIN)): CFLAGS = $(if $(SAN),-O0,-O1) -g1
 # readers of the command's files, which are not in the library
 READ_plan        := $(wildcard tools/files/*.c)
 READ_model       := $(wildcard tools/model/*.c) tools/command/options.c $(READ_plan)
@@ -422,9 +433,10 @@ fakehip: $(FAKEHIP) $(FAKEBLAS) $(FAKECUDA)
 # The worker's sandbox, which is no part of the library.
 $(B)/tests/fault/test_worker_attack: $(addprefix $(B)/src/compile/worker_,sandbox.o calls.o)
 
-# What runs in check-long alone is built for that.
+# What runs in check-long alone is built for that; sanitized, programs of tests/kernels.txt too.
 ALL_BIN  := $(TEST_BIN) $(FAKEHIP_BIN) $(CUDA_BIN)
-LONG_BIN := $(filter %_long,$(ALL_BIN))
+KERNELS  := $(patsubst %,$(B)/%,$(shell sed -n 's/^\(tests[^ ]*\).*/\1/p' tests/kernels.txt))
+LONG_BIN := $(filter %_long,$(ALL_BIN)) $(if $(SAN),$(KERNELS))
 tests: $(filter-out $(LONG_BIN),$(ALL_BIN)) $(BENCH_BIN) $(HW_BIN) $(BODIES) fakehip
 .PHONY: long
 long: $(LONG_BIN)
@@ -434,7 +446,7 @@ THREADED := $(patsubst %,$(B)/%,$(shell sed -n 's/^\(tests[^ ]*\).*/\1/p' tests/
 SANITIZED_LONG := $(patsubst %,$(B)/%,$(shell sed -n 's/^\(tests[^ ]*\).*/\1/p' tests/long.txt))
 .PHONY: threaded sanitized_long threaded_long
 threaded: $(THREADED) $(COMMAND) $(WORKER) $(REMOTE) $(BODIES)
-sanitized_long: $(SANITIZED_LONG)
+sanitized_long: $(SANITIZED_LONG) $(KERNELS)
 threaded_long: $(filter $(SANITIZED_LONG),$(THREADED:%=%_long))
 
 # `make fuzz FUZZ_SECONDS=600 FUZZ=object`: libFuzzer on the readers, so long on each, instrumented
@@ -506,6 +518,8 @@ quick: setup
 	@$(MAKE) --no-print-directory $(JOBS) build tests
 	@python3 tests/run.py --quick
 
+# What these compile, and what their tests install.
+quick check check-long: export ISAS := x86_64 $(RUNNABLE)
 check: setup
 	@$(MAKE) --no-print-directory $(JOBS) build tests
 	@$(MAKE) --no-print-directory sanitized

@@ -3,15 +3,16 @@
 """Runs every test of the tree and ends with one line that counts them.
 
 Programs: build/{release,asan,tsan}/tests/*/test_* (cmocka), of tsan those of tests/threads.txt.
-Python: tests/**/test_*.py
-(pytest), with the release build, and of tests/cli each verb and each bad input once more with the
-command under ASan and UBSan; the file about the verb that has threads of its own also under TSan.
-Files named test_*_long* run only with --long, under sanitizers those of tests/long.txt. Exit status
-1 when something failed or nothing ran.
+Python: tests/**/test_*.py (pytest), with the release build, and of tests/cli each verb and each bad
+input once more with the command under ASan and UBSan; the file about the verb that has threads of
+its own also under TSan. Files named test_*_long* run only with --long, under sanitizers those of
+tests/long.txt; so do, under ASan, files that make many kernels: tests/kernels.txt, SANITIZED_LATE.
+Exit status 1 when something failed or nothing ran.
 """
 
 import argparse
 import concurrent.futures
+import contextlib
 import os
 import pathlib
 import re
@@ -29,10 +30,11 @@ import sim_coverage
 TOP = pathlib.Path(__file__).resolve().parents[1]
 BUILDS = ("release", "asan", "tsan")
 # Files at a time: many wait for a while, for a worker that compiles, a deadline or a child.
-JOBS = 3
+JOBS = 4
 TIMES = TOP / "build" / "check.csv"
 THREADED = TOP / "tests" / "threads.txt"
 SANITIZED_LONG = TOP / "tests" / "long.txt"
+KERNELS = TOP / "tests" / "kernels.txt"  # what AddressSanitizer is to see with --long alone
 # Seconds after which a program or Python file is taken to hang. The slowest takes some minutes on
 # an idle machine; the rest is for machines that other work keeps busy. Long ones have more.
 LIMIT = 3600
@@ -55,6 +57,12 @@ OUTPUT_LINES = 200  # of a failing file: beyond, those of its passing tests are 
 # what the others leave out there they mark (conftest.py).
 UNSANITIZED = ("test_docs.py", "test_house.py", "test_install.py", "test_problem_text.py",
                "test_properties.py", "test_tables.py")
+# Those that make or run many kernels, in the same ways as others do: sanitized with --long alone.
+SANITIZED_LATE = ("test_encoder.py", "test_experts.py", "test_hip.py", "test_mixtures.py",
+                  "test_moe_align.py", "test_prewarm.py", "test_profile.py")
+# What takes longest, most of it waiting, is begun first: what is begun last should be short.
+FIRST = ("test_container", "test_prewarm", "test_differential", "test_base_kernels",
+         "test_public_faults", "test_remote", "test_remote_push", "test_foreign")
 
 SANITIZER_OPTIONS = {
     "ASAN_OPTIONS": "detect_stack_use_after_return=1:strict_string_checks=1:abort_on_error=0",
@@ -73,7 +81,7 @@ class Result:
         self.name = name
         self.passed = self.failed = self.skipped = 0
         self.output = ""
-        self.seconds = self.cpu = 0.0  # the second of processors, of all processes waited for
+        self.seconds = self.cpu = 0.0  # the second of processors
 
     def fail(self, why):
         self.failed += 1
@@ -111,10 +119,40 @@ def environment(build, scratch):
     return env
 
 
+class Account:
+    """The processor time of a command and of everything that it starts. Workers that compile are
+    children of no one, so that waiting for the command does not count them; a control group of its
+    own does. Where none can be made, only what the command waits for is counted."""
+
+    ROOT = pathlib.Path("/sys/fs/cgroup/cpuacct")
+
+    def __init__(self, name):
+        self.group = self.ROOT / f"quern-{os.getpid()}-{name}"
+        try:
+            self.group.mkdir()
+        except OSError:
+            self.group = None
+
+    def counted(self, command):
+        """The command, to be run in the group."""
+        enter = 'echo $$ > "$0"; exec "$@"'
+        return ["sh", "-c", enter, self.group / "cgroup.procs", *command] if self.group else command
+
+    def close(self, used):
+        """Seconds. `used`: what waiting for the command counted."""
+        seconds = used.ru_utime + used.ru_stime
+        if self.group:
+            seconds = int((self.group / "cpuacct.usage").read_text()) * 1e-9
+            with contextlib.suppress(OSError):  # what is still running keeps its group
+                self.group.rmdir()
+        return seconds
+
+
 def run_limited(result, command, env, limit):
     """Runs a command in a session of its own. Returns (status or None when out of time, output)."""
+    account = Account(pathlib.Path(env["TMPDIR"]).parent.name)
     process = subprocess.Popen(
-        command,
+        account.counted(command),
         cwd=TOP,
         env=env,
         stdin=subprocess.DEVNULL,
@@ -130,7 +168,7 @@ def run_limited(result, command, env, limit):
     process.stdout.close()
     on_time = not late.finished.is_set()
     late.cancel()
-    result.cpu = used.ru_utime + used.ru_stime
+    result.cpu = account.close(used)
     return process.returncode if on_time else None, output.decode(errors="replace")
 
 
@@ -246,9 +284,10 @@ def is_quick(path):
     return not left_out and not is_long(path)
 
 
-def find_files(builds, words, wanted, every):
-    """(build, path) of everything to run: programs build by build, then Python. `wanted` says of a
-    path whether it is; `every`: under ThreadSanitizer also programs that start no threads."""
+def find_files(builds, words, wanted, every, long_too):
+    """(build, path) of everything to run: programs build by build, then Python, but for FIRST.
+    `wanted` says of a path whether it is; `every`: under ThreadSanitizer also programs that start
+    no threads; `long_too`: sanitized also what is so with --long alone."""
     found = []
     for build in builds:
         programs = (TOP / "build" / build / "tests").glob("*/test_*")
@@ -259,16 +298,21 @@ def find_files(builds, words, wanted, every):
             short = seen if build == "tsan" else [p for p in programs if not is_long(p)]
             twins = {p.with_name(f"{p.name}_long") for p in seen}
             programs = short + [p for p in long if build != "tsan" or p in twins]
+            if build == "asan" and not long_too:
+                late = {TOP / "build" / build / p for p in listed(KERNELS)}
+                programs = [p for p in programs if p not in late]
         found += [(build, p) for p in programs]
     scripts = sorted((TOP / "tests").glob("**/test_*.py"))
     if "release" in builds:
         found += [("release", p) for p in scripts]
     if "asan" in builds:
-        cli = [p for p in scripts if p.parent.name == "cli" and p.name not in UNSANITIZED]
+        left_out = UNSANITIZED if long_too else UNSANITIZED + SANITIZED_LATE
+        cli = [p for p in scripts if p.parent.name == "cli" and p.name not in left_out]
         found += [("asan", p) for p in cli]
     if "tsan" in builds:
         found += [("tsan", p) for p in scripts if p.name == "test_prewarm.py"]
     found = [(b, p) for b, p in found if wanted(p)]
+    found.sort(key=lambda file: FIRST.index(file[1].stem) if file[1].stem in FIRST else len(FIRST))
     return [(b, p) for b, p in found if all(w in f"{b}/{p.relative_to(TOP)}" for w in words)]
 
 
@@ -339,7 +383,8 @@ def main():
     # a test that leaves threads or workers behind must not fill the machine: a few at a time
     with tempfile.TemporaryDirectory(prefix="quern-check-") as scratch:
         pathlib.Path(scratch).chmod(0o711)  # tests run programs in it as other users
-        files = find_files(builds, options.words, wanted, bool(only))
+        files = find_files(builds, options.words, wanted, bool(only),
+                           options.long or bool(only))
         if only and not files:
             parser.error(f"no test named {only!r} in {', '.join(builds)}: is it built?")
         rows = pathlib.Path(scratch) / "rows"

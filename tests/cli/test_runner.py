@@ -34,7 +34,7 @@ def tree(tmp_path):
         (tmp_path / name).mkdir(parents=True)
     for name in ("run.py", "sim_coverage.py"):
         shutil.copy(TOP / "tests" / name, tmp_path / "tests")
-    for name in ("threads.txt", "long.txt"):
+    for name in ("threads.txt", "long.txt", "kernels.txt"):
         (tmp_path / "tests" / name).touch()
 
     def add(name, output, status):
@@ -126,22 +126,24 @@ def test_programs_that_start_threads_are_under_thread_sanitizer(tmp_path, monkey
 def test_sanitizers_run_the_long_programs_of_a_list(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(TOP / "tests")
     runner = importlib.import_module("run")
-    lists = {name: tmp_path / name for name in ("THREADED", "SANITIZED_LONG")}
+    lists = {name: tmp_path / name for name in ("THREADED", "SANITIZED_LONG", "KERNELS")}
     lists["THREADED"].write_text("tests/unit/test_pool  src/x.c\n")
     lists["SANITIZED_LONG"].write_text(
         "# why\ntests/unit/test_pool_long\ntests/unit/test_way_long\n")
+    lists["KERNELS"].write_text("# why\ntests/unit/test_many\n")
     for name, path in {"TOP": tmp_path, **lists}.items():
         monkeypatch.setattr(runner, name, path)
     for build in ("release", "asan", "tsan"):
         (tmp_path / "build" / build / "tests/unit").mkdir(parents=True)
-        for name in ("pool", "pool_long", "numbers", "numbers_long", "way_long"):
+        for name in ("many", "pool", "pool_long", "numbers", "numbers_long", "way_long"):
             (tmp_path / "build" / build / f"tests/unit/test_{name}").touch(mode=0o755)
 
-    def names(build, every=False):
-        return [p.name.removeprefix("test_")
-                for _, p in runner.find_files([build], [], lambda _: True, every)]  # fmt: skip
+    def names(build, every=False, long_too=False):
+        found = runner.find_files([build], [], lambda _: True, every, long_too)
+        return [p.name.removeprefix("test_") for _, p in found]
 
-    all_programs = ["numbers", "numbers_long", "pool", "pool_long", "way_long"]
+    all_programs = ["many", "numbers", "numbers_long", "pool", "pool_long", "way_long"]
     assert names("release") == names("asan", True) == names("tsan", True) == all_programs
     assert names("asan") == ["numbers", "pool", "pool_long", "way_long"]
+    assert names("asan", long_too=True) == ["many", "numbers", "pool", "pool_long", "way_long"]
     assert names("tsan") == ["pool", "pool_long"]

@@ -3,6 +3,7 @@
 
 #include "base/thread.h"
 #include "t_context.h"
+#include "t_explore.h"
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -58,13 +59,13 @@ void t_runs_expect_none(void)
 
 struct verification {
     const char *directory;
-    int one_in;
+    int first, one_in;
 };
 
 static void verify(void *user, size_t i)
 {
     const struct verification *const how = user;
-    const struct run *const r = &runs[i * (size_t)how->one_in];
+    const struct run *const r = &runs[how->first + i * (size_t)how->one_in];
     struct quern_verification v = QUERN_INIT(struct quern_verification);
     quern_ctx *const ctx = t_open(r->target, how->directory, QUERN_JIT_ON);
     struct quern_problem p = QUERN_INIT(struct quern_problem);
@@ -80,8 +81,10 @@ static void verify(void *user, size_t i)
 
 void t_runs_verify(const char *directory, int one_in)
 {
-    parallel_for((size_t)((run_count + one_in - 1) / one_in), 2, verify,
-                 &(struct verification){directory, one_in});
+    const int first = (int)t_explore((unsigned)(one_in < run_count ? one_in : run_count));
+
+    parallel_for((size_t)((run_count - first + one_in - 1) / one_in), 2, verify,
+                 &(struct verification){directory, first, one_in});
     run_count = 0;
     t_runs_expect_none();
 }

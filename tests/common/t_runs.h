@@ -10,8 +10,8 @@
 void t_runs_add(const char *target, int m, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Verifies one in `one_in` of what was added, with a cache in `directory`, and forgets them all.
- * The test fails when a run did. */
+/* Verifies one in `one_in` of what was added, with a cache in `directory`, and forgets them all: in
+ * check-long others in each run (t_explore.h). The test fails when a run did. */
 void t_runs_verify(const char *directory, int one_in);
 
 /* Notes, from any thread, that quern_last_error() is about m rows of a layer on a target. */

@@ -28,7 +28,7 @@
 #include <string.h>
 
 #ifndef ONE_IN
-#define ONE_IN (T_SANITIZED ? 7 : 3)
+#define ONE_IN (T_SANITIZED ? 31 : 5)
 #endif
 
 /* What a host puts into rows, experts and rows_used of op=moe. */

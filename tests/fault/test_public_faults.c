@@ -43,7 +43,7 @@
 #ifndef WORKER_STEP
 #define WORKER_STEP 300
 #define BUNDLE_STEP 7
-#define CALL_STEP   (T_SANITIZED ? 2 : 5)
+#define CALL_STEP   (T_SANITIZED ? 3 : 9)
 #endif
 #ifndef LASTS /* whether an error is tried for ever too */
 #define LASTS(error) ((error) == EIO || (error) == EINTR)

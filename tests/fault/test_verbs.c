@@ -8,6 +8,7 @@
  *
  * This file is long because each verb has its own files, and its own scenario of failing calls.
  */
+#include "t_build.h"
 #include "t_context.h"
 #include "t_explore.h"
 #include "t_paths.h"
@@ -37,10 +38,14 @@
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 /* Calls of one verb that fail in turn, spread over its run: fewer where each takes longer. */
 #ifdef EVERYWHERE
-enum { POINTS = T_TRACE_CALLS_MAX, POINTS_WORKER = 60, POINTS_GPU = 20 };
-enum { KILL_STEP = 1, KILL_STEP_WORKER = 5 };
+enum {
+    POINTS = T_SANITIZED ? 40 : T_TRACE_CALLS_MAX,
+    POINTS_WORKER = T_SANITIZED ? 6 : 60,
+    POINTS_GPU = T_SANITIZED ? 2 : 20
+};
+enum { KILL_STEP = T_SANITIZED ? 5 : 1, KILL_STEP_WORKER = T_SANITIZED ? 30 : 5 };
 #else
-enum { POINTS = 4, POINTS_WORKER = 2, POINTS_GPU = 1 };
+enum { POINTS = 3, POINTS_WORKER = 1, POINTS_GPU = 1 };
 enum { KILL_STEP = 17, KILL_STEP_WORKER = 97 };
 #endif
 enum { WORDS = 14, LANES = 2 };

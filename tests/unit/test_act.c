@@ -26,7 +26,7 @@
 #include <string.h>
 
 #ifndef ONE_IN
-#define ONE_IN (T_SANITIZED ? 113 : 17)
+#define ONE_IN (T_SANITIZED ? 105 : 35)
 #endif
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))

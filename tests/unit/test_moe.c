@@ -28,7 +28,7 @@
 #include <time.h>
 
 #ifndef ONE_IN
-#define ONE_IN (T_SANITIZED ? 307 : 61)
+#define ONE_IN (T_SANITIZED ? 366 : 122)
 #endif
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
@@ -84,7 +84,7 @@ static void test_blocks_of_any_size(void **state)
             for (int rows = 1; rows <= 128; rows *= 2)
                 t_runs_add(targets[t], 21, "op=moe %s experts=8 top_k=2 block_rows=%d", few[l],
                            rows);
-    t_runs_verify(t_cache, T_SANITIZED ? 9 : ONE_IN > 1 ? 3 : 1);
+    t_runs_verify(t_cache, T_SANITIZED ? 15 : ONE_IN > 1 ? 5 : 1);
 }
 
 /* ---- The reference --------------------------------------------------------------------------- */

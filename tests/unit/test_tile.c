@@ -79,7 +79,7 @@ static void run(void *user, size_t index)
     int tile;
 
     (void)user;
-    if ((i + t) % (T_SANITIZED ? 5 : 2))
+    if ((i + t) % (T_SANITIZED ? 5 : 4))
         return;
     if (t_tile_op(contexts[t], targets[t], problems[i], &op, &tile) != QUERN_OK ||
         quern_op_kernel(op, 0, &info) != QUERN_OK) {

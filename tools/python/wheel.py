@@ -23,14 +23,11 @@ HERE = pathlib.Path(__file__).resolve().parent
 TOP = HERE.parents[1]
 DATE = (1980, 1, 1, 0, 0, 0)
 LIBRARY = "quern/lib/libquern.so.0"
-BINARIES = {  # in the wheel: in the build
+BINARIES = {  # in the wheel: in the build, beside the software GPU's
     LIBRARY: "lib/libquern.so",
     "quern/lib/libquern_bnb.so": "lib/libquern_bnb.so",
     "quern/libexec/quern/quern-worker": "libexec/quern/quern-worker",
     "quern/libexec/quern/quern-remote": "libexec/quern/quern-remote",
-    # the software GPU, for each vector instruction set
-    **{f"quern/libexec/quern/quern-sim-{isa}.so": f"libexec/quern/quern-sim-{isa}.so"
-       for isa in ("x86_64", "x86_64_v3", "x86_64_v4")},
 }
 # What every Linux with the tagged C library has, and what the wheel itself brings.
 NEEDED = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "ld-linux-x86-64.so.2",
@@ -61,10 +58,16 @@ def metadata(version):
         (HERE / "README.md").read_text()])
 
 
+def binaries(build):
+    """BINARIES, and the software GPU for each vector instruction set that it was built for."""
+    bodies = sorted(build.glob("libexec/quern/quern-sim-*.so"))
+    return BINARIES | {f"quern/libexec/quern/{p.name}": p.relative_to(build) for p in bodies}
+
+
 def collect(build, version, strip, scratch, library=None, base=None):
     """Names in the wheel with their bytes; the tag."""
     files, libc = {}, (2, 17)
-    for name, source in BINARIES.items():
+    for name, source in binaries(build).items():
         if library and name == LIBRARY:
             source = pathlib.Path(library).absolute()
         stripped = scratch / pathlib.Path(name).name
@@ -107,7 +110,7 @@ def main():
         for name, data in files.items():
             entry = zipfile.ZipInfo(name, DATE)
             entry.compress_type = zipfile.ZIP_DEFLATED
-            executable = name in BINARIES
+            executable = data.startswith(b"\x7fELF")
             entry.external_attr = (0o100755 if executable else 0o100644) << 16
             archive.writestr(entry, data)
     unfinished.replace(wheel)

@@ -134,6 +134,19 @@ const uint32_t *fetch(struct wave *w, const struct insn *i, unsigned n, unsigned
     return temp;
 }
 
+const uint32_t *source(struct wave *w, const struct insn *i, unsigned n, unsigned h, uint32_t *temp)
+{
+    const struct operand *const o = &i->op[n];
+
+    if (UNLIKELY(i->flags & INSN_COMPLEX))
+        return fetch(w, i, n, h, temp) + 32 * h;
+    if (LIKELY(o->kind == OPERAND_VGPR))
+        return vgpr(w, o, h);
+    if (o->kind == OPERAND_CONST)
+        return o->rows + 32 * h;
+    return splat(w, o, temp) + 32 * h;
+}
+
 /* ---- Results --------------------------------------------------------------------------------- */
 
 static float clamp_f32(float f)

@@ -24,8 +24,9 @@ INLINE uint32_t class_of_f64(uint64_t bits)
     return class_of(high | ((uint32_t)bits != 0), 20, 11);
 }
 
-#define COMPARE_BODY(NAME, LET, SET_EXEC, ...)                                                     \
-    BODY(NAME)                                                                                     \
+/* What v_cmp and v_cmpx of one name do alike is compiled once. */
+#define COMPARE(NAME, LET, ...)                                                                    \
+    static __attribute__((noinline)) uint64_t bits_##NAME(struct wave *w, const struct insn *i)    \
     {                                                                                              \
         ROW ta[128], tb[128], r[32];                                                               \
         const size_t stride = w->lanes;                                                            \
@@ -38,21 +39,24 @@ INLINE uint32_t class_of_f64(uint64_t bits)
             }                                                                                      \
             bits |= (uint64_t)pack_bits(r) << 32 * h;                                              \
         }                                                                                          \
-        bits &= exec_bits(w);                                                                      \
+        return bits & exec_bits(w);                                                                \
+    }                                                                                              \
+    BODY(v_cmp_##NAME)                                                                             \
+    {                                                                                              \
+        set_lane_mask(w, &i->op[0], bits_##NAME(w, i));                                            \
+        return next(w, i);                                                                         \
+    }                                                                                              \
+    BODY(v_cmpx_##NAME)                                                                            \
+    {                                                                                              \
+        const uint64_t bits = bits_##NAME(w, i);                                                   \
         set_lane_mask(w, &i->op[0], bits);                                                         \
-        if (SET_EXEC) {                                                                            \
-            w->s[S_EXEC] = (uint32_t)bits;                                                         \
-            w->s[S_EXEC + 1] = (uint32_t)(bits >> 32);                                             \
-        }                                                                                          \
+        w->s[S_EXEC] = (uint32_t)bits;                                                             \
+        w->s[S_EXEC + 1] = (uint32_t)(bits >> 32);                                                 \
         return next(w, i);                                                                         \
     }
 
-#define CMP(PREDICATE, NAME, T, ...)                                                               \
-    COMPARE_BODY(v_cmp_##PREDICATE##_##NAME, LET_2(T, T), 0, __VA_ARGS__)                          \
-    COMPARE_BODY(v_cmpx_##PREDICATE##_##NAME, LET_2(T, T), 1, __VA_ARGS__)
-#define CMP_CLASS(NAME, OPERANDS, T, U, ...)                                                       \
-    COMPARE_BODY(v_cmp_class_##NAME, LET_2(T, U), 0, __VA_ARGS__)                                  \
-    COMPARE_BODY(v_cmpx_class_##NAME, LET_2(T, U), 1, __VA_ARGS__)
+#define CMP(PREDICATE, NAME, T, ...)         COMPARE(PREDICATE##_##NAME, LET_2(T, T), __VA_ARGS__)
+#define CMP_CLASS(NAME, OPERANDS, T, U, ...) COMPARE(class_##NAME, LET_2(T, U), __VA_ARGS__)
 #include "sim/exec/wave/exec_compare.def"
 #undef CMP
 #undef CMP_CLASS
