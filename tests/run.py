@@ -125,6 +125,7 @@ class Account:
     own does. Where none can be made, only what the command waits for is counted."""
 
     ROOT = pathlib.Path("/sys/fs/cgroup/cpuacct")
+    left = []  # groups in which something still ran when their command had ended
 
     def __init__(self, name):
         self.group = self.ROOT / f"quern-{os.getpid()}-{name}"
@@ -143,9 +144,22 @@ class Account:
         seconds = used.ru_utime + used.ru_stime
         if self.group:
             seconds = int((self.group / "cpuacct.usage").read_text()) * 1e-9
-            with contextlib.suppress(OSError):  # what is still running keeps its group
-                self.group.rmdir()
+            self.left.append(self.group)
+            self.remove()
         return seconds
+
+    @classmethod
+    def remove(cls, wait=0):
+        """Removes groups in which nothing runs any more, after `wait` seconds at most."""
+        end = time.monotonic() + wait
+        while cls.left:
+            for group in list(cls.left):
+                with contextlib.suppress(OSError):
+                    group.rmdir()
+                    cls.left.remove(group)
+            if time.monotonic() >= end:
+                break
+            time.sleep(0.1)
 
 
 def run_limited(result, command, env, limit):
@@ -404,6 +418,7 @@ def main():
                 results.append(result)
                 show(result)
 
+    Account.remove(wait=10)
     if complete:
         write_times([b for b, _ in files], results)
     for build in builds:
