@@ -147,16 +147,17 @@ $(B)/src/sim/exec/%.$(1).o: src/sim/exec/%.c
 	$$(Q)$$(COMPILE) $$(EXECFLAGS) -march=$(2) -c $$< -o $$@
 $(B)/src/sim/exec/exec_export.$(1).o: $(B)/gen/sim_stamp.h
 $(B)/libexec/quern/quern-sim-$(1).so: $(filter-out $(UNWATCHED),$(EXEC_SRC:%.c=$(B)/%.$(1).o)) \
-    $(UNWATCHED:$(B)/%.$(1).o=build/release/%.$(WAVE_ISA).o) \
-    $(B)/src/sim/fault.o $(B)/src/sim/guest.o
+    $(RELEASE_WAVE) $(B)/src/sim/fault.o $(B)/src/sim/guest.o
 	@mkdir -p $$(@D)
 	$$(call say,LD,$$@)
 	$$(Q)$$(CC) -shared $$(SANFLAGS) $$(if $$(SAN),,-Wl$$(comma)--no-undefined) -o $$@ $$^ \
 	    -pthread -lm
 endef
 $(eval $(call EXEC_RULE,x86_64,$(PLAIN)))
+ifeq ($(SAN),)
 $(eval $(call EXEC_RULE,x86_64_v3,x86-64-v3))
 $(eval $(call EXEC_RULE,x86_64_v4,x86-64-v4))
+endif
 
 # ---- base kernels -------------------------------------------------------------------------------
 # `make base`: the bundles of base kernels, build/base/TARGET.qkb, that installed libraries and
@@ -433,17 +434,19 @@ fakehip: $(FAKEHIP) $(FAKEBLAS) $(FAKECUDA)
 # The worker's sandbox, which is no part of the library.
 $(B)/tests/fault/test_worker_attack: $(addprefix $(B)/src/compile/worker_,sandbox.o calls.o)
 
+# The programs that a list of tests/ names.
+listed = $(patsubst %,$(B)/%,$(shell sed -n 's/^\(tests[^ ]*\).*/\1/p' tests/$(1).txt))
 # What runs in check-long alone is built for that; sanitized, programs of tests/kernels.txt too.
 ALL_BIN  := $(TEST_BIN) $(FAKEHIP_BIN) $(CUDA_BIN)
-KERNELS  := $(patsubst %,$(B)/%,$(shell sed -n 's/^\(tests[^ ]*\).*/\1/p' tests/kernels.txt))
+KERNELS  := $(call listed,kernels)
 LONG_BIN := $(filter %_long,$(ALL_BIN)) $(if $(SAN),$(KERNELS))
 tests: $(filter-out $(LONG_BIN),$(ALL_BIN)) $(BENCH_BIN) $(HW_BIN) $(BODIES) fakehip
 .PHONY: long
 long: $(LONG_BIN)
 
 # What ThreadSanitizer is to see, and the command; and the long programs that sanitizers are to see.
-THREADED := $(patsubst %,$(B)/%,$(shell sed -n 's/^\(tests[^ ]*\).*/\1/p' tests/threads.txt))
-SANITIZED_LONG := $(patsubst %,$(B)/%,$(shell sed -n 's/^\(tests[^ ]*\).*/\1/p' tests/long.txt))
+THREADED := $(call listed,threads)
+SANITIZED_LONG := $(call listed,long)
 .PHONY: threaded sanitized_long threaded_long
 threaded: $(THREADED) $(COMMAND) $(WORKER) $(REMOTE) $(BODIES)
 sanitized_long: $(SANITIZED_LONG) $(KERNELS)

@@ -60,7 +60,7 @@ UNSANITIZED = ("test_docs.py", "test_house.py", "test_install.py", "test_problem
 # Those that make or run many kernels, in the same ways as others do: sanitized with --long alone.
 SANITIZED_LATE = ("test_encoder.py", "test_experts.py", "test_hip.py", "test_mixtures.py",
                   "test_moe_align.py", "test_prewarm.py", "test_profile.py")
-# What takes longest, most of it waiting, is begun first: what is begun last should be short.
+# What takes longest is begun first: a long file begun last would keep one processor busy alone.
 FIRST = ("test_container", "test_prewarm", "test_differential", "test_base_kernels",
          "test_public_faults", "test_remote", "test_remote_push", "test_foreign")
 

@@ -193,8 +193,8 @@ static quern_status find_compiler(char path[PATH_BYTES])
          "the PATH; installing g++ brings one");
 }
 
-/* Runs the compiler in the program's directory: `words` are files there and what to make of them.
- * `what` it refuses, if it makes no `made`. */
+/* Runs the compiler in the program's directory, to make a file `made` there. `words` are the files
+ * to make it of, and options. `what` names them in the error if the compiler refuses them. */
 static quern_status run_compiler(struct cpu_program *b, const char *compiler,
                                  const char *const words[3], const char *made, const char *what)
 {
@@ -232,8 +232,8 @@ static quern_status run_compiler(struct cpu_program *b, const char *compiler,
     return status;
 }
 
-/* machine.cpp as one compiler compiled it. Made once in a process, as it takes some seconds, and
- * kept to its end. */
+/* machine.cpp as one compiler compiled it. That takes the compiler two seconds, so a process makes
+ * it once, and keeps it to its end. */
 struct machine {
     char compiler[PATH_BYTES];
     size_t size;
@@ -242,8 +242,8 @@ struct machine {
 static _Atomic(struct machine *) machine_made;
 static struct lock machine_lock;
 
-static quern_status make_machine(struct cpu_program *b, const char *compiler,
-                                 struct machine **machine)
+/* Makes it, in the program's directory, and keeps it. */
+static quern_status make_machine(struct cpu_program *b, const char *compiler)
 {
     struct stat st;
     char path[PATH_BYTES + NAME_BYTES];
@@ -260,26 +260,20 @@ static quern_status make_machine(struct cpu_program *b, const char *compiler,
     m->size = (size_t)st.st_size;
     const struct cpu_argument whole = {.name = "machine.o", .at = m->bytes, .bytes = m->size};
     const quern_status status = read_back(b, &whole);
-    if (status != QUERN_OK) {
+    if (status == QUERN_OK)
+        atomic_store(&machine_made, m); /* another thread may read one of another compiler */
+    else
         os.free(m);
-        return status;
-    }
-    *machine = m;
-    return QUERN_OK;
+    return status;
 }
 
 /* Puts machine.o into the program's directory. Who comes while another thread makes it waits. */
 static quern_status give_machine(struct cpu_program *b, const char *compiler)
 {
-    quern_status status = QUERN_OK;
-
     lock_take(&machine_lock);
-    struct machine *m = atomic_load(&machine_made);
+    const struct machine *const m = atomic_load(&machine_made);
     const bool fits = m && !strcmp(m->compiler, compiler);
-    if (!fits)
-        status = make_machine(b, compiler, &m);
-    if (!fits && status == QUERN_OK)
-        atomic_store(&machine_made, m); /* one of another compiler may be being read: it stays */
+    const quern_status status = fits ? QUERN_OK : make_machine(b, compiler);
     lock_give(&machine_lock);
     return fits ? write_file(b, "machine.o", m->bytes, m->size) : status;
 }

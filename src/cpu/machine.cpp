@@ -550,14 +550,6 @@ static void run_block(uint32_t shared_bytes)
 
 /* ---- Numbers --------------------------------------------------------------------------------- */
 
-static float f32_of_bits(uint32_t bits)
-{
-    float f;
-
-    memcpy(&f, &bits, sizeof f);
-    return f;
-}
-
 static uint32_t bits_of_f32(float f)
 {
     uint32_t bits;
@@ -769,6 +761,15 @@ void know_launch(const void *const *starts, size_t count)
 }
 
 /* ---- The program ----------------------------------------------------------------------------- */
+
+/* A launch is a text file of such lines, arguments in the kernel's order:
+ *
+ *     grid X Y | threads N | shared BYTES | seed S
+ *     operand NAME FILE read|write     an address: that of the file, mapped
+ *     operand NAME FILE late           read, and the launch in front may write it
+ *     operand NAME FILE typed          written if the kernel's parameter is no pointer to const
+ *     number BYTES VALUE               4 or 8 bytes
+ */
 
 struct launch {
     uint32_t grid[2] = {1, 1}, shared_bytes = 0;

@@ -47,18 +47,22 @@ float f32_of_f16(uint32_t half);
 uint16_t f16_of_f32(float value);
 uint16_t bf16_of_f32(float value);
 
-inline float widen_bf16(uint32_t half)
+inline float f32_of_bits(uint32_t bits)
 {
-    const uint32_t bits = half << 16;
     float f;
 
     __builtin_memcpy(&f, &bits, sizeof f);
     return f;
 }
+inline float widen_bf16(uint32_t half)
+{
+    return f32_of_bits(half << 16);
+}
 
-/* Runs the launch that the file at `path` describes (machine_main.hpp) of a kernel of so many
- * parameters: `stored`, whether what each points to may be written; `body`, which calls the kernel
- * with its arguments. Returns the program's exit status. */
+/* Runs the launch that the text file at `path` describes, and prints "done" or "fault: …" in one
+ * line. The kernel has so many parameters; `stored` says of each whether what it points to may be
+ * written, and `body` calls the kernel with its arguments. Returns the program's exit status: 0, 3
+ * for a fault, 2 where the launch cannot be read. */
 int run(const char *path, const bool *stored, size_t parameters,
         void (*body)(const void *kernel, const uint64_t *arguments), const void *kernel);
 
@@ -93,8 +97,10 @@ void sync_warp();
 float exponential(float x);
 float shuffle_xor(float value, unsigned lanes);
 unsigned lanes_alike(unsigned value);
-void mma_bf16(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1);
-void mma_f16(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1);
+void mma_bf16(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
+              unsigned b1);
+void mma_f16(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
+             unsigned b1);
 void fence_async();
 void products_commit();
 

@@ -1,15 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * The program around a kernel on the CPU's multiprocessor (machine.h): reads a launch from a text
- * file, runs it, and prints "done" or "fault: …" in one line. Exit status 0, 3 for a fault, 2 where
- * the launch could not be read. Lines of a launch, arguments in the kernel's order:
- *
- *     grid X Y | threads N | shared BYTES | seed S
- *     operand NAME FILE read|write     an address: that of the file, mapped
- *     operand NAME FILE late           read, and the launch in front may write it
- *     operand NAME FILE typed          written if the kernel's parameter is no pointer to const
- *     number BYTES VALUE               4 or 8 bytes
- */
+/* The program around a kernel on the CPU's multiprocessor (machine.hpp): main, and how a kernel, a
+ * function of any parameters, is called with arguments that machine.cpp has read from a file. */
 #ifndef QUERN_CPU_MACHINE_MAIN_H
 #define QUERN_CPU_MACHINE_MAIN_H
 

@@ -2,6 +2,8 @@
 /* Where a test starts that takes some of very many cases. */
 #include "t_explore.h"
 
+#include "base/thread.h"
+
 #include <stdlib.h>
 #include <sys/random.h>
 
@@ -13,4 +15,27 @@ unsigned t_explore(unsigned bound)
     if (getenv("EXPLORE") && getrandom(&number, sizeof number, 0) != sizeof number)
         number = 0;
     return number % bound;
+}
+
+struct part {
+    void (*function)(void *user, size_t i);
+    void *user;
+    size_t first, step;
+};
+
+static void call(void *user, size_t turn)
+{
+    const struct part *const p = user;
+
+    p->function(p->user, p->first + turn * p->step);
+}
+
+void t_explore_part(size_t count, unsigned part, void (*function)(void *user, size_t i), void *user)
+{
+    if (!count)
+        return;
+    const size_t first = t_explore(part < count ? part : (unsigned)count);
+    struct part p = {function, user, first, part};
+
+    parallel_for((count - first + part - 1) / part, 2, call, &p);
 }

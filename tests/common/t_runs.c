@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "t_runs.h"
 
-#include "base/thread.h"
 #include "t_context.h"
 #include "t_explore.h"
 
@@ -57,17 +56,12 @@ void t_runs_expect_none(void)
         fail_msg("%d cases failed; %s", count, failures[0]);
 }
 
-struct verification {
-    const char *directory;
-    int first, one_in;
-};
-
 static void verify(void *user, size_t i)
 {
-    const struct verification *const how = user;
-    const struct run *const r = &runs[how->first + i * (size_t)how->one_in];
+    const char *const directory = user;
+    const struct run *const r = &runs[i];
     struct quern_verification v = QUERN_INIT(struct quern_verification);
-    quern_ctx *const ctx = t_open(r->target, how->directory, QUERN_JIT_ON);
+    quern_ctx *const ctx = t_open(r->target, directory, QUERN_JIT_ON);
     struct quern_problem p = QUERN_INIT(struct quern_problem);
     quern_op *op = NULL;
 
@@ -81,10 +75,7 @@ static void verify(void *user, size_t i)
 
 void t_runs_verify(const char *directory, int one_in)
 {
-    const int first = (int)t_explore((unsigned)(one_in < run_count ? one_in : run_count));
-
-    parallel_for((size_t)((run_count - first + one_in - 1) / one_in), 2, verify,
-                 &(struct verification){directory, first, one_in});
+    t_explore_part((size_t)run_count, (unsigned)one_in, verify, (void *)directory);
     run_count = 0;
     t_runs_expect_none();
 }

@@ -4,8 +4,8 @@
  * double reference does, over formats, edges and shapes; and every mistake that is planted into a
  * text is found. Each launch is as for a GPU of one or two multiprocessors, so that a workgroup has
  * more steps than its ring has stages: mistakes in who waits for whom show from the second time
- * round on. Each is a program that the host's C++ compiler makes: one in three here, one in seven
- * under a sanitizer, which sees no more of the program than its making; all in test_cpu_long.c.
+ * round on. Each is a program that the host's C++ compiler makes: one in ONE_IN here,
+ * few under a sanitizer, which sees no more of the program than its making; all in test_cpu_long.c.
  * This file is long because each launch and each planted mistake is a row of a table.
  */
 #include <stdarg.h>

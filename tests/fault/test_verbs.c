@@ -4,7 +4,7 @@
  * turn. It ends by itself, with a status that it has, in bounded work; nothing that it wrote is
  * half a file; and the same command works afterwards. Here at a few of the calls; in
  * test_verbs_long.c at all of them where no worker is started and at more where one is, with one
- * error after another, and others of both in each run.
+ * error after another, and others of both in each run; under a sanitizer at fewer.
  *
  * This file is long because each verb has its own files, and its own scenario of failing calls.
  */

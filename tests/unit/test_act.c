@@ -3,8 +3,8 @@
  * Gate and up as an epilogue (act, glu): every family's kernels against the double reference, over
  * formats, M, both acts and both orders of rows; the reference against products of plain layers;
  * what the bounds, infinities and NaN give; strides; and what is not served: products of BLAS and
- * base kernels. One run in 17 here, one in 113 under a sanitizer; all in
- * test_act_long.c. Kernels for NVIDIA are run by tests/cpu.
+ * base kernels. One run in ONE_IN here, more in test_act_long.c. Kernels for NVIDIA are run
+ * by tests/cpu.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -186,7 +186,7 @@ static void check_layer(quern_ctx *ctx, const char *target, const char *words, u
 
 /* Many layers by the few kernels that are compiled for the first; each kind on every other target.
  * Of the sizes of a kind a fifth, each with another target or kind: all in
- * test_base_kernels_long.c. */
+ * test_base_kernels_whole_long.c. */
 static void test_sizes(void **state)
 {
     static const char *const targets[] = {"gfx90a", "gfx942", "gfx1100", "gfx1201"};

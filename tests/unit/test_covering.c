@@ -4,7 +4,7 @@
  * double reference: every triple of type of A × M × kind of matrix instructions, and every pair of
  * the properties (the target among them). The array is made here, the same everywhere, and its
  * coverage is checked. A case is run with the kernels that are made for it and with base kernels:
- * one case in three here, under a sanitizer one in 36, all in test_covering_long.c.
+ * one case in ONE_IN here, all in test_covering_long.c.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -2,8 +2,8 @@
 /*
  * The promises of the problem word `exact`, for every format, type and verified target: a row's
  * bits are the same however many rows are launched with it, wherever it stands among them and
- * whatever they are; and no scaled weight is rounded to 16 bits. The second is run for one case
- * in three; both under a sanitizer for one in thirteen.
+ * whatever they are; and no scaled weight is rounded to 16 bits. Each is run
+ * for one case in ONE_IN.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -39,7 +39,7 @@
 /*
  * {sym, asym} × {f16, bf16} × {group 32, 128} × {rne, trunc}, with weights dequantised into LDS and
  * without: all on one target, and on every other verified one each two of them, in turn
- * (test_int4_long.c runs all on all).
+ * (test_int4_long.c runs more of all on all).
  */
 static void check_sixteen(const char *force)
 {

@@ -3,8 +3,8 @@
  * Mixtures of experts (op=moe): every family's kernels against the double reference in full
  * checking mode, over formats, tokens, experts and choices; the reference against products of plain
  * layers; blocks that name no expert, slots that name no choice, whatever a host puts there;
- * experts without rows; row weights; how large blocks are; stacks of weights beyond 4 GiB. One run
- * in 61 here, one in 307 under a sanitizer; all in test_moe_long.c. This file is long because most
+ * experts without rows; row weights; how large blocks are; stacks of weights beyond 4 GiB. Of the
+ * runs one in ONE_IN here, more in test_moe_long.c. This file is long because most
  * of its tests need a whole layer, which they share.
  */
 #include <stdarg.h>

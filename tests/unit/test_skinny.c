@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Skinny kernels: right answers for unquantised weights on a sample of every shape, type and
- * target, in full checking mode (test_skinny_long.c has all of them), for data that is not random,
+ * target, in full checking mode (test_skinny_long.c has a larger one), for data that is not random,
  * and for infinities and NaN. Results may be off by the rounding of the largest one, which is less
  * than eps · sqrt(K) allows for data of unit scale.
  *

@@ -88,8 +88,9 @@ static void follow_exec(struct wave *w)
     s->s[S_EXEC + 1] = w->s[S_EXEC + 1];
 }
 
-/* Where source() puts what it fetches, by operand, of masks and of values: what the first half of a
- * wave fetched for both is read by the second, so this outlives the loop over halves. */
+/* Rows for source() to fetch an instruction's operands into: each operand's mask and its value have
+ * one of their own. source() fetches all lanes of a wave at its first half, and at the second hands
+ * out the same rows: they must live, and must not be shared, until both halves are done. */
 struct fetched {
     ROW masks[5][128], values[5][128];
 };
