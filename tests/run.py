@@ -39,6 +39,8 @@ KERNELS = TOP / "tests" / "kernels.txt"  # what AddressSanitizer is to see with 
 # an idle machine; the rest is for machines that other work keeps busy. Long ones have more.
 LIMIT = 3600
 LONG_FACTOR = 4
+# Seconds of each walk of a long test over more cases than there is time for (t_explore.h).
+EXPLORE = 90
 # What takes longest of the release build's tests, most of it in the compiler: more than two thirds
 # of the time on two cores. Of kernels test_mma and test_dispatch are left.
 LEFT_OUT_BY_QUICK = ("test_bnb", "test_covering", "test_differential", "test_encoder",
@@ -251,7 +253,7 @@ def run_file(job):
     start = time.monotonic()
     env = environment(build, scratch)
     if long:
-        env["EXPLORE"] = "1"  # examples that no run before has seen
+        env.setdefault("EXPLORE", str(EXPLORE))  # cases that no run before has seen
     if not path.exists():
         result.fail("is not built: make check builds it")
     elif path.suffix == ".py":

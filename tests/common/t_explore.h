@@ -1,18 +1,38 @@
 /* SPDX-License-Identifier: MIT */
-/* Where a test starts that takes some of very many cases: elsewhere in each run of check-long. */
+/*
+ * Tests with more cases than there is time for. They take the same ones each time, unless the
+ * environment has EXPLORE, a number of seconds, as tests/run.py --long sets it: then others in each
+ * run, and each walk below begins none after so many seconds. Such a test names the case that
+ * failed, so that the failure can be had again. EXPLORE=86400 has a long test take every case.
+ */
 #ifndef T_EXPLORE_H
 #define T_EXPLORE_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
-/* A number below `bound`, which is not 0: drawn anew in each process when the environment has
- * EXPLORE, as tests/run.py --long sets it, else 0. A test that uses it names the case that failed,
- * so that the failure can be had again. */
+/* A number below `bound`, which is not 0: 0, or with EXPLORE drawn anew in each process. */
 unsigned t_explore(unsigned bound);
 
-/* Calls function(user, i) for one i in `part` below `count`, from a number that t_explore draws on,
- * for at least one where there is any, on two threads. Blocks until all are done. */
-void t_explore_part(size_t count, unsigned part, void (*function)(void *user, size_t i),
-                    void *user);
+/* A walk over some of `count` cases. One thread may use it at a time. */
+struct t_walk {
+    size_t count, most; /* of all cases; of those that are taken */
+    size_t taken, first, stride;
+    uint64_t end; /* by os_now() when no other case is begun; 0: none */
+};
+
+/* A walk over every `part`th case; with EXPLORE over as many at most, in a scattered order from
+ * anywhere, so that those that it had time for are of all kinds. `part` is not 0. */
+struct t_walk t_walk(size_t count, size_t part);
+
+/* Puts the number of the next case into *i; false: there is none, or no time is left. The first
+ * case always has time. */
+bool t_walk_next(struct t_walk *walk, size_t *i);
+
+/* Calls function(user, i) for each case of such a walk, on two threads, and prints how many of
+ * `count` those were where time ended it. Blocks until all are done; returns how many. */
+size_t t_explore_part(size_t count, size_t part, void (*function)(void *user, size_t i),
+                      void *user);
 
 #endif

@@ -12,7 +12,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-#define RUNS_MAX     1024
+#define RUNS_MAX     8192
 #define FAILURES_MAX 8 /* that are shown */
 
 static struct run {
@@ -75,7 +75,7 @@ static void verify(void *user, size_t i)
 
 void t_runs_verify(const char *directory, int one_in)
 {
-    t_explore_part((size_t)run_count, (unsigned)one_in, verify, (void *)directory);
+    t_explore_part((size_t)run_count, (size_t)one_in, verify, (void *)directory);
     run_count = 0;
     t_runs_expect_none();
 }

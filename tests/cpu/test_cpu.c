@@ -21,6 +21,7 @@
 #include "plan/family.h"
 #include "quant/quant.h"
 #include "t_build.h"
+#include "t_explore.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -365,8 +366,10 @@ static void check_run(const struct run *r, uint64_t seed)
 
 static void test_kernels_are_right(void **state)
 {
+    struct t_walk walk = t_walk(sizeof runs / sizeof *runs, ONE_IN);
+
     (void)state;
-    for (size_t i = 0; i < sizeof runs / sizeof *runs; i += ONE_IN)
+    for (size_t i; t_walk_next(&walk, &i);)
         check_run(&runs[i], i + 1);
 }
 
@@ -743,10 +746,11 @@ static bool shows(struct bench *b, const struct fault *f, const char *text, uint
 
 static void test_planted_faults_are_found(void **state)
 {
+    struct t_walk walk = t_walk(sizeof faults / sizeof *faults, ONE_IN);
     int missed = 0;
 
     (void)state;
-    for (size_t i = 0; i < sizeof faults / sizeof *faults; i += ONE_IN) {
+    for (size_t i; t_walk_next(&walk, &i);) {
         const struct fault *const f = &faults[i];
         struct bench b;
         bool found = false;

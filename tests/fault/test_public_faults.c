@@ -3,8 +3,8 @@
  * The public functions when operating system calls fail, with each error, once and for ever. What
  * is asked for is there or the status says why not; nothing leaks; and the same context does its
  * work afterwards. One call in a few fails with each error, and other calls with the next error.
- * test_public_faults_long.c takes every call, where a worker is started others in each run, and has
- * each error last for ever once, here two of them. (The store's own operations:
+ * test_public_faults_long.c takes more calls, others in each run, and has each error last for ever
+ * once, here two of them. (The store's own operations:
  * test_store_faults.c; the worker's: test_worker_host.c.)
  *
  * This file is long because each public function has its own scenario of failing calls.

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* test_public_faults.c with every call failing where a bundle is made too, more where a worker is
- * started, others in each run, and every error for ever; under a sanitizer one in four of them. */
+/* test_public_faults.c with more calls failing, others in each run, and every error for ever. */
 #define WORKER_STEP  (T_SANITIZED ? 100 : 25)
-#define BUNDLE_STEP  (T_SANITIZED ? 4 : 1)
-#define CALL_STEP    (T_SANITIZED ? 4 : 1)
+#define BUNDLE_STEP  4
+#define CALL_STEP    4
 #define LASTS(error) true
 #include "test_public_faults.c"

@@ -26,7 +26,8 @@
 #include <string.h>
 
 #ifndef ONE_IN
-#define ONE_IN (T_SANITIZED ? 105 : 35)
+/* Has no divisor in common with the numbers of rows, ways and targets. */
+#define ONE_IN (T_SANITIZED ? 99 : 33)
 #endif
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
@@ -69,14 +70,13 @@ static bool has_kernels(const char *text, const char *target)
 static void test_kernels_are_right(void **state)
 {
     (void)state;
-    for (int l = 0; l < COUNT(layers); l++) {
+    for (int l = 0; l < COUNT(layers); l++)
         for (int t = 0; t < COUNT(targets); t++)
             for (int m = 0; m < COUNT(rows) && has_kernels(layers[l], targets[t]); m++)
                 for (int way = 0; way < 4; way++)
                     t_runs_add(targets[t], rows[m], "%s act=%s glu=%s", layers[l], acts[way / 2],
                                glus[way % 2]);
-        t_runs_verify(t_cache, ONE_IN);
-    }
+    t_runs_verify(t_cache, ONE_IN);
 }
 
 /* Every layer that a target has kernels for has them with act, too: no shape is left without. */

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* What base kernels cost: their instructions against those of kernels made to order, on every
  * verified target. Judge: the software GPU. Whole products are run, which takes half an hour of two
- * cores for all of them: one in PART of a target's pairs of a layer and a number of rows is tried,
- * others at the next run. T_TARGET in the environment names the only target that is tried, with all
- * its pairs, and has each ratio printed. */
+ * cores for all of them: as far as time goes (t_explore.h). T_TARGET in the environment names the
+ * only target that is tried, whole, and has each ratio printed. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -21,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+#define COUNT(array) (sizeof(array) / sizeof *(array))
 
 /* Issue slots of a product by the kernels of a problem; 0: the target declines it. */
 static uint64_t slots(quern_ctx *ctx, const char *words, int m)
@@ -53,8 +52,6 @@ struct layer {
     double most;
 };
 #define MOST 1.35
-/* Has no divisor in common with the count of numbers of rows, so that each of these is tried. */
-#define PART 4
 
 static void test_slots(void **state)
 {
@@ -71,28 +68,29 @@ static void test_slots(void **state)
         {"wq=fp8 n=4096 k=4096 a=fp8", MOST},
     };
     static const int m[] = {1, 2, 4, 8, 16};
+    const size_t pairs = COUNT(layers) * COUNT(m);
     const char *const only = getenv("T_TARGET");
-    const int part = only ? 1 : PART, first = only ? 0 : (int)t_explore(PART);
     int over = 0;
 
     (void)state;
-    for (size_t t = 0; t < target_count(); t++) {
-        const struct target *const target = target_at(t);
+    if (only)
+        unsetenv("EXPLORE");
+    struct t_walk walk = t_walk(target_count() * pairs, 1);
+    for (size_t i; t_walk_next(&walk, &i);) {
+        const struct target *const target = target_at(i / pairs);
+        const struct layer *const layer = &layers[i % pairs / COUNT(m)];
+        const int rows = m[i % COUNT(m)];
+        char base[128];
         if (!target_simulated(target) || (only && strcmp(only, target->name) != 0))
             continue;
         quern_ctx *const ctx = t_open(target->name, t_cache, QUERN_JIT_ON);
-        for (int i = (first + (int)t) % part; i < COUNT(layers) * COUNT(m); i += part) {
-            const int rows = m[i % COUNT(m)];
-            const struct layer *const layer = &layers[i / COUNT(m)];
-            char base[128];
-            snprintf(base, sizeof base, "%s kernels=base", layer->words);
-            const double made = (double)slots(ctx, layer->words, rows);
-            const double ratio = made > 0 ? (double)slots(ctx, base, rows) / made : 0;
-            if (ratio > layer->most || (only && made > 0))
-                print_message("# %s on %s, m=%d: %.3f times the slots\n", base, target->name, rows,
-                              ratio);
-            over += ratio > layer->most;
-        }
+        snprintf(base, sizeof base, "%s kernels=base", layer->words);
+        const double made = (double)slots(ctx, layer->words, rows);
+        const double ratio = made > 0 ? (double)slots(ctx, base, rows) / made : 0;
+        if (ratio > layer->most || (only && made > 0))
+            print_message("# %s on %s, m=%d: %.3f times the slots\n", base, target->name, rows,
+                          ratio);
+        over += ratio > layer->most;
         quern_close(ctx);
     }
     assert_int_equal(over, 0);

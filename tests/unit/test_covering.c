@@ -14,8 +14,8 @@
 
 #include "t_build.h"
 #include "t_context.h"
+#include "t_explore.h"
 
-#include "base/thread.h"
 #include "target/target.h"
 
 #include <quern/tool.h>
@@ -246,7 +246,7 @@ static void run_kernels(const int *c, const char *text, uint64_t seed)
 
 static void run_case(void *user, size_t index)
 {
-    const int *const c = array.cases[index * ONE_IN];
+    const int *const c = array.cases[index];
     char text[CASE_TEXT_MAX];
 
     (void)user;
@@ -262,7 +262,7 @@ static void test_cases(void **state)
     (void)state;
     for (int t = 0; t < levels[TARGET]; t++)
         contexts[t] = t_open(verified[t]->name, t_cache, QUERN_JIT_ON);
-    parallel_for((size_t)(array.count + ONE_IN - 1) / ONE_IN, 2, run_case, NULL);
+    t_explore_part((size_t)array.count, ONE_IN, run_case, NULL);
     for (int t = 0; t < levels[TARGET]; t++)
         quern_close(contexts[t]);
     for (int i = 0; i < COUNT(failures) && i < atomic_load(&failed); i++)

@@ -13,8 +13,8 @@
 
 #include "t_build.h"
 #include "t_context.h"
+#include "t_explore.h"
 
-#include "base/thread.h"
 #include "problem/operands.h"
 #include "plan/plan.h"
 #include "problem/problem.h"
@@ -128,19 +128,20 @@ static bool same_bits(quern_op *op, struct t_layer *l)
 
 static void run_invariant(void *user, size_t index)
 {
-    const size_t at = index * *(const size_t *)user, t = at / COUNT(formats);
+    const size_t t = index / COUNT(formats);
     struct quern_problem p = QUERN_INIT(struct quern_problem);
     struct t_layer l;
     quern_op *op;
     char text[TEXT];
 
-    case_text(at, at % 2 ? "both" : "batch_invariant", text);
+    (void)user;
+    case_text(index, index % 2 ? "both" : "batch_invariant", text);
     if (quern_problem_parse(text, &p) || quern_op_create(contexts[t], &p, ROWS, &op)) {
         if (quern_last_error()->status != QUERN_E_DECLINED)
             fail_case(verified[t]->name, text, quern_last_error()->message);
         return;
     }
-    t_layer_make_edited(&l, contexts[t], &p, ROWS, spoil, NULL, at);
+    t_layer_make_edited(&l, contexts[t], &p, ROWS, spoil, NULL, index);
     if (!same_bits(op, &l))
         fail_case(verified[t]->name, text, "a row's bits differ");
     atomic_fetch_add(&ran, 1);
@@ -165,12 +166,13 @@ static double allowed(const struct quern_problem *p)
 static void run_precise(void *user, size_t index)
 {
     static const int rows[] = {4, 32, ROWS};
-    const size_t at = index * *(const size_t *)user, t = at / COUNT(formats);
+    const size_t t = index / COUNT(formats);
     struct quern_problem p = QUERN_INIT(struct quern_problem);
     quern_op *op;
     char text[TEXT], says[64];
 
-    case_text(at, "precise", text);
+    (void)user;
+    case_text(index, "precise", text);
     for (size_t i = 0; i < COUNT(rows); i++) {
         struct t_layer l;
         if (quern_problem_parse(text, &p) ||
@@ -179,7 +181,7 @@ static void run_precise(void *user, size_t index)
                 fail_case(verified[t]->name, text, quern_last_error()->message);
             return;
         }
-        t_layer_make(&l, contexts[t], &p, rows[i], 0, 0, at);
+        t_layer_make(&l, contexts[t], &p, rows[i], 0, 0, index);
         assert_int_equal(quern_op_launch(op, &l.args, rows[i], NULL), QUERN_OK);
         const double error = t_layer_error(&l);
         snprintf(says, sizeof says, "M = %d: an error of %.2g, allowed %.2g", rows[i], error,
@@ -195,13 +197,11 @@ static void run_precise(void *user, size_t index)
 /* Runs one case in `one_in`, most of which no target declines. */
 static void run_all(void (*run)(void *user, size_t index), size_t one_in)
 {
-    const size_t cases = (targets * COUNT(formats) + one_in - 1) / one_in;
-
     atomic_store(&failed, 0);
     atomic_store(&ran, 0);
     for (size_t t = 0; t < targets; t++)
         contexts[t] = t_open(verified[t]->name, t_cache, QUERN_JIT_ON);
-    parallel_for(cases, 2, run, &one_in);
+    const size_t cases = t_explore_part(targets * COUNT(formats), one_in, run, NULL);
     for (size_t t = 0; t < targets; t++)
         quern_close(contexts[t]);
     for (int i = 0; i < (int)COUNT(failures) && i < atomic_load(&failed); i++)

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Mutants (mutants.h) of kernels of others: of those in bitsandbytes' six ROCm libraries that the
- * scan and the reader find nothing in, some of each library and target, by a fixed stride. Each is
+ * scan and the reader find nothing in, some of each library and target, others in each run. Each is
  * run for one workgroup with arguments that fit its metadata, buffers of numbers and small values;
  * one that does not run so is judged by the reader alone.
  */
 #include "mutants.h"
+#include "t_explore.h"
 
 #include "../sim/foreign/wheel.h"
 
-enum { EACH = 8, LINES_MAX = 1500, BUFFER = 1 << 20 };
+enum { EACH = 3, LINES_MAX = 1500, BUFFER = 1 << 20 };
 
 /* Buffers for pointers; for other arguments the number `value`. */
 static void bench_fill(struct bench *b, const struct object_kernel *k, uint64_t value)
@@ -63,8 +64,9 @@ static void mutate_object(const struct quern_disassembler *d,
         object_parse(entry->object, entry->object_bytes, &object) != QUERN_OK)
         return;
     const size_t step = object.kernel_count / EACH + 1;
+    const size_t begin = t_explore((unsigned)step);
     for (size_t first = 0; first < step && taken < EACH; first++)
-        for (size_t k = first; k < object.kernel_count && taken < EACH; k += step)
+        for (size_t k = (begin + first) % step; k < object.kernel_count && taken < EACH; k += step)
             taken +=
                 mutate_kernel(d, &object, &object.kernels[k], entry->object, entry->object_bytes);
     object_free(&object);
@@ -91,7 +93,7 @@ static void the_scan_finds_what_is_wrong(void **state)
     }
     quern_close(ctx);
     print_tally();
-    assert_true(tally.kernels >= 200);
+    assert_true(tally.kernels >= 75);
     assert_true(tally.run > tally.kernels / 4);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_lint_mutants.c with every family on every kind of target: hundreds of kernels. */
+/* test_lint_mutants.c with every family on every kind of target: hundreds of kernels, as far as
+ * time goes (t_explore.h). */
 #include <stdlib.h>
 
 __attribute__((constructor)) static void take_all(void)

@@ -2,7 +2,7 @@
 /*
  * Kernels on matrix units at full size. Those of layers of language models compile without spills,
  * and those of N = K = 4096 keep to their budgets of issue slots for every M, counted on the
- * software GPU. Minutes of work: with --long only.
+ * software GPU. Minutes of work: with --long only, as far as time goes (t_explore.h).
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,8 +11,7 @@
 #include <cmocka.h>
 
 #include "t_context.h"
-
-#include "base/thread.h"
+#include "t_explore.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -69,7 +68,7 @@ static void compile(void *user, size_t index)
 static void test_no_spills(void **state)
 {
     (void)state;
-    parallel_for(COUNT(layers) * COUNT(targets), 2, compile, NULL);
+    t_explore_part(COUNT(layers) * COUNT(targets), 1, compile, NULL);
     if (atomic_load(&failed))
         fail_msg("%d cases failed; %s", atomic_load(&failed), failure);
 }
@@ -101,34 +100,33 @@ static void test_budgets(void **state)
         {"gfx950", 16384, {2.2, 3.4, 5.0}},
     };
 
+    struct t_walk walk = t_walk(COUNT(budgets) * COUNT(rows) * 2, 1);
+
     (void)state;
-    for (size_t i = 0; i < COUNT(budgets); i++)
-        for (int f16 = 0; f16 < 2; f16++) {
-            quern_ctx *const ctx = t_open(budgets[i].target, cache, QUERN_JIT_ON);
-            char text[64];
-            snprintf(text, sizeof text, "wq=%s n=%d k=4096 a=%s",
-                     budgets[i].format ? budgets[i].format : "nf4", budgets[i].n,
-                     f16 ? "f16" : "bf16");
-            const struct quern_problem p = t_problem(text);
-            for (size_t j = 0; j < COUNT(rows); j++) {
-                const int m = rows[j], tile = m <= 16 ? 0 : m <= 32 ? 1 : 2;
-                struct quern_verification v = QUERN_INIT(struct quern_verification);
-                const struct quern_sim_counts *const c = &v.counts;
-                quern_op *op;
-                /* the kernel on matrix units, also where another would be chosen */
-                if (quern_op_create_range(ctx, &p, tiles[tile], tiles[tile], &op) != QUERN_OK ||
-                    quern_verify(op, m, 1, QUERN_CHECK_FAST, &v) != QUERN_OK)
-                    fail_msg("%s m=%d on %s: %s", text, m, budgets[i].target,
-                             quern_last_error()->message);
-                const double slots = (double)(c->instructions - c->classes[QUERN_CLASS_WAIT]) *
-                                     c->wave_size / ((double)p.n * (double)p.k);
-                print_message("%s m=%d on %s: %.2f slots per weight of %.2f\n", text, m,
-                              budgets[i].target, slots, budgets[i].slots[tile]);
-                assert_true(slots <= budgets[i].slots[tile]);
-                quern_op_release(op);
-            }
-            quern_close(ctx);
-        }
+    for (size_t at; t_walk_next(&walk, &at);) {
+        const size_t i = at / 2 / COUNT(rows);
+        const int m = rows[at / 2 % COUNT(rows)], tile = m <= 16 ? 0 : m <= 32 ? 1 : 2;
+        struct quern_verification v = QUERN_INIT(struct quern_verification);
+        const struct quern_sim_counts *const c = &v.counts;
+        quern_ctx *const ctx = t_open(budgets[i].target, cache, QUERN_JIT_ON);
+        char text[64];
+        quern_op *op;
+        snprintf(text, sizeof text, "wq=%s n=%d k=4096 a=%s",
+                 budgets[i].format ? budgets[i].format : "nf4", budgets[i].n,
+                 at % 2 ? "f16" : "bf16");
+        const struct quern_problem p = t_problem(text);
+        /* the kernel on matrix units, also where another would be chosen */
+        if (quern_op_create_range(ctx, &p, tiles[tile], tiles[tile], &op) != QUERN_OK ||
+            quern_verify(op, m, 1, QUERN_CHECK_FAST, &v) != QUERN_OK)
+            fail_msg("%s m=%d on %s: %s", text, m, budgets[i].target, quern_last_error()->message);
+        const double slots = (double)(c->instructions - c->classes[QUERN_CLASS_WAIT]) *
+                             c->wave_size / ((double)p.n * (double)p.k);
+        print_message("%s m=%d on %s: %.2f slots per weight of %.2f\n", text, m, budgets[i].target,
+                      slots, budgets[i].slots[tile]);
+        assert_true(slots <= budgets[i].slots[tile]);
+        quern_op_release(op);
+        quern_close(ctx);
+    }
 }
 
 static int set_up(void **state)

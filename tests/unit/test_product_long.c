@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The whole product of types, formats, groups and M, two shapes each, on the verified targets in
- * turns, in full checking mode: what test_covering samples. Minutes of work: with --long only.
+ * turns, in full checking mode: what test_covering samples. Minutes of work: with --long only, as
+ * far as time goes (t_explore.h).
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,8 +11,8 @@
 #include <cmocka.h>
 
 #include "t_context.h"
+#include "t_explore.h"
 
-#include "base/thread.h"
 #include "target/target.h"
 
 #include <stdatomic.h>
@@ -76,7 +77,7 @@ static void test_product(void **state)
     for (size_t t = 0; t < target_count(); t++)
         if (target_simulated(target_at(t)))
             contexts[targets++] = t_open(target_at(t)->name, cache, QUERN_JIT_ON);
-    parallel_for((size_t)3 * FORMATS * SHAPES, 2, run_case, NULL);
+    t_explore_part((size_t)3 * FORMATS * SHAPES, 1, run_case, NULL);
     for (size_t t = 0; t < targets; t++)
         quern_close(contexts[t]);
     t_remove(cache);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Random layers on one target of each kind, in full checking mode: all formats, types, zero points,
- * groups, layouts and rounding, N and K that fill no step, tile or workgroup, and any M. Minutes of
- * work, so it runs with --long only.
+ * groups, layouts and rounding, N and K that fill no step, tile or workgroup, and any M. Half an
+ * hour of work: with --long only, as far as time goes (t_explore.h).
  *
  * A case is a function of the seed and its number alone. Each that fails is printed as the command
  * that shows it. In check-long each run has a seed of its own, which it prints; T_RANDOM_SEED,
@@ -17,21 +17,15 @@
 #include "t_context.h"
 #include "t_explore.h"
 
-#include "base/thread.h"
-
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define SEED 1
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define CASES 200
-#else
-#define CASES 1000
-#endif
-#define OPERANDS_SEED 20 /* that of quern prewarm --verify, so that it runs the same */
+#define SEED          1
+#define CASES         2000 /* at most */
+#define OPERANDS_SEED 20   /* that of quern prewarm --verify, so that it runs the same */
 
 #define PRODUCTS_MAX (24 << 20) /* M·N·K of a case: a second or so of the software GPU */
 #define WEIGHTS_MAX  (3 << 20)
@@ -233,7 +227,7 @@ static uint64_t number_of(const char *name, uint64_t otherwise)
 
 static void test_random(void **state)
 {
-    const size_t count = (size_t)number_of("T_RANDOM_COUNT", CASES);
+    const size_t most = (size_t)number_of("T_RANDOM_COUNT", CASES);
 
     (void)state;
     seed = number_of("T_RANDOM_SEED", SEED + t_explore(1 << 20)); /* others in each run */
@@ -244,7 +238,7 @@ static void test_random(void **state)
             contexts[t][f] = t_open(targets[t], t_cache, QUERN_JIT_ON);
     }
     assert_int_equal(unsetenv("QUERN_FORCE"), 0);
-    parallel_for(count, 2, run_case, NULL);
+    const size_t count = t_explore_part(most, 1, run_case, NULL);
     for (int t = 0; t < TARGETS; t++)
         for (int f = 0; f < FORCES; f++)
             quern_close(contexts[t][f]);

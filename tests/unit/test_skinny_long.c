@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Skinny kernels for every M of a fifth of a grid of N, K and targets, which test_skinny samples
- * thinner; and what they cost, counted on the grids that are shipped, N = K = 4096: issue slots per
- * weight within budgets, lines of memory used whole, no spills. Many minutes of work, so it runs
- * with --long only.
+ * Skinny kernels for every M of a grid of N, K and targets, which test_skinny samples; and what
+ * they cost, counted on the grids that are shipped, N = K = 4096: issue slots per weight within
+ * budgets, lines of memory used whole, no spills. An hour of work: with --long only, as far as time
+ * goes (t_explore.h).
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,8 +14,6 @@
 #include "t_context.h"
 #include "t_explore.h"
 #include "t_runs.h"
-
-#include "base/thread.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -28,10 +26,6 @@ static const char *const targets[] = {"gfx90a",  "gfx942",  "gfx950",
 
 static const int ms[] = {1, 2, 3, 4, 5, 8}, ns[] = {1, 15, 16, 127, 2048, 4096, 8193},
                  ks[] = {8, 64, 1032, 4096, 8192 + 16, 14336};
-
-/* One size and target in PART, which has no divisor in common with the number of targets, so that
- * each target meets every size in time. */
-#define PART 5
 
 /* One N and K with all M: types of A take turns, so that every target meets each with each of K. */
 static void run_case(void *user, size_t index)
@@ -65,7 +59,7 @@ static void run_case(void *user, size_t index)
 static void test_grid(void **state)
 {
     (void)state;
-    t_explore_part((size_t)(COUNT(targets) * COUNT(ns) * COUNT(ks)), PART, run_case, NULL);
+    t_explore_part((size_t)(COUNT(targets) * COUNT(ns) * COUNT(ks)), 1, run_case, NULL);
     t_runs_expect_none();
 }
 
@@ -123,8 +117,10 @@ static void check_costs(quern_op *op, const char *target, const char *words, int
 
 static void test_costs(void **state)
 {
+    struct t_walk walk = t_walk(COUNT(budgets), 1);
+
     (void)state;
-    for (int i = 0; i < COUNT(budgets); i++) {
+    for (size_t i; t_walk_next(&walk, &i);) {
         quern_ctx *const ctx = t_open(budgets[i].target, t_cache, QUERN_JIT_ON);
         for (int j = 0; j < COUNT(rows); j++) {
             char text[96];
@@ -141,13 +137,14 @@ static void test_costs(void **state)
 }
 
 /* All types on layers of all kinds, compiled alone. */
+enum { TYPES = 8 };
 static void compile_case(void *user, size_t index)
 {
-    static const char *const words[] = {"wq=none a=f32",    "wq=none a=f16",       "wq=none a=bf16",
-                                        "wq=fp8 a=fp8",     "wq=fp8 a=f16",        "wq=fp8 a=bf16",
-                                        "wq=fp8fnuz a=f16", "wq=fp8fnuz a=fp8fnuz"};
+    static const char *const words[TYPES] = {
+        "wq=none a=f32", "wq=none a=f16", "wq=none a=bf16",   "wq=fp8 a=fp8",
+        "wq=fp8 a=f16",  "wq=fp8 a=bf16", "wq=fp8fnuz a=f16", "wq=fp8fnuz a=fp8fnuz"};
     static const int sizes[][2] = {{1024, 4096}, {19456, 2560}, {28672, 8192}, {128256, 4096}};
-    const size_t target = index / COUNT(words), which = index % COUNT(words);
+    const size_t target = index / TYPES, which = index % TYPES;
     quern_ctx *const ctx = t_open(targets[target], t_cache, QUERN_JIT_ON);
 
     (void)user;
@@ -173,7 +170,7 @@ static void compile_case(void *user, size_t index)
 static void test_no_spills(void **state)
 {
     (void)state;
-    parallel_for((size_t)COUNT(targets) * 8, 2, compile_case, NULL);
+    t_explore_part((size_t)COUNT(targets) * TYPES, 1, compile_case, NULL);
     t_runs_expect_none();
 }
 

@@ -3,7 +3,8 @@
  * Kernels for hundreds of rows at full size: M = 3968 of a layer of 19456 by 2560, every workgroup
  * of them on the software GPU. The double reference of all results would take longer than that:
  * bands of rows at the start, in the middle, across two slices and at the end are compared. And
- * that no format spills registers in them, whatever the layer. Minutes of work: with --long only.
+ * that no format spills registers in them, whatever the layer, as far as time goes (t_explore.h).
+ * Minutes of work: with --long only.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,6 +13,7 @@
 #include <cmocka.h>
 
 #include "t_context.h"
+#include "t_explore.h"
 #include "t_metrics.h"
 
 #include "quant/quant.h"
@@ -150,34 +152,36 @@ static void test_no_spills(void **state)
     static const char *const layers[] = {"n=19456 k=2560", "n=4096 k=14336", "n=512 k=2880",
                                          "n=1000 k=1152"};
     const size_t count = sizeof formats / sizeof *formats, sizes = sizeof layers / sizeof *layers;
+    const size_t each = 2 * count * sizes;
+    struct t_walk walk = t_walk(each * sizeof targets / sizeof *targets, 1);
     unsigned most = 0, kernels = 0, failed = 0;
 
     (void)state;
-    for (size_t t = 0; t < sizeof targets / sizeof *targets; t++) {
-        quern_ctx *const ctx = t_open(targets[t], t_cache, QUERN_JIT_ON);
-        for (size_t i = 0; i < 2 * count * sizes; i++) {
-            struct quern_kernel_info info = QUERN_INIT(struct quern_kernel_info);
-            const char *const format = formats[i / 2 % count], *const layer = layers[i / 2 / count];
-            char text[128];
-            quern_op *op;
-            int tile;
-            if (strstr(layer, "k=2880") && !strstr(format, "group=32") &&
-                !strstr(format, "wq=mxfp4") && !strstr(format, "channel"))
-                continue; /* 2880 is no multiple of 128 */
-            snprintf(text, sizeof text, "%s %s a=%s", format, layer, i % 2 ? "bf16" : "f16");
-            if (t_tile_op(ctx, targets[t], text, &op, &tile) != QUERN_OK ||
-                quern_op_kernel(op, 0, &info) != QUERN_OK)
-                fail_msg("%s on %s: %s", text, targets[t], quern_last_error()->message);
-            const unsigned spills = t_spills_of(&info), scratch = info.resources.scratch_bytes;
-            if (spills || scratch) {
-                print_error("%s on %s: %u spills, %u bytes of scratch\n", text, targets[t], spills,
-                            scratch);
-                failed++;
-            }
-            most = info.resources.vgprs > most ? info.resources.vgprs : most;
-            kernels++;
-            quern_op_release(op);
+    for (size_t at; t_walk_next(&walk, &at);) {
+        struct quern_kernel_info info = QUERN_INIT(struct quern_kernel_info);
+        const char *const target = targets[at / each];
+        const size_t i = at % each;
+        const char *const format = formats[i / 2 % count], *const layer = layers[i / 2 / count];
+        char text[128];
+        quern_op *op;
+        int tile;
+        if (strstr(layer, "k=2880") && !strstr(format, "group=32") && !strstr(format, "wq=mxfp4") &&
+            !strstr(format, "channel"))
+            continue; /* 2880 is no multiple of 128 */
+        snprintf(text, sizeof text, "%s %s a=%s", format, layer, i % 2 ? "bf16" : "f16");
+        quern_ctx *const ctx = t_open(target, t_cache, QUERN_JIT_ON);
+        if (t_tile_op(ctx, target, text, &op, &tile) != QUERN_OK ||
+            quern_op_kernel(op, 0, &info) != QUERN_OK)
+            fail_msg("%s on %s: %s", text, target, quern_last_error()->message);
+        const unsigned spills = t_spills_of(&info), scratch = info.resources.scratch_bytes;
+        if (spills || scratch) {
+            print_error("%s on %s: %u spills, %u bytes of scratch\n", text, target, spills,
+                        scratch);
+            failed++;
         }
+        most = info.resources.vgprs > most ? info.resources.vgprs : most;
+        kernels++;
+        quern_op_release(op);
         quern_close(ctx);
     }
     print_message("%u kernels, %u registers at most\n", kernels, most);
