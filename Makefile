@@ -433,6 +433,9 @@ $(LIB_OBJ) $(TOOL_OBJ) \
 fakehip: $(FAKEHIP) $(FAKEBLAS) $(FAKECUDA)
 # The worker's sandbox, which is no part of the library.
 $(B)/tests/fault/test_worker_attack: $(addprefix $(B)/src/compile/worker_,sandbox.o calls.o)
+# What quern-remote shares with the worker; its own file is part of the test.
+$(B)/tests/unit/test_remote_turns: \
+    $(patsubst %.c,$(B)/%.o,$(filter-out src/compile/remote_helper.c,$(REMOTE_SRC)))
 
 # The programs that a list of tests/ names.
 listed = $(patsubst %,$(B)/%,$(shell sed -n 's/^\(tests[^ ]*\).*/\1/p' tests/$(1).txt))

@@ -6,9 +6,8 @@
  * hangs up. It is confined like the compiler's process, but may connect (worker_sandbox.c). What a
  * server sends is bounded here in size and time, and passed on as it is: the host judges it.
  *
- * libcurl does the work (remote_curl.h), any number of transfers at once on as few connections as
- * the server lets it, and signs requests to an S3 object store. Nothing of the library is linked
- * in.
+ * libcurl does the work (remote_curl.h), on as few connections as the server lets it, and signs
+ * requests to an S3 object store. Nothing of the library is linked in.
  */
 #include "compile/remote_curl.h"
 #include "compile/remote_helper.h"
@@ -33,6 +32,7 @@
 #define HEADER_BYTES_MAX ((size_t)64 << 10) /* of all responses to one fetch */
 #define CERTIFICATES_MAX ((size_t)8 << 20)  /* bytes of their file */
 #define CONNECTIONS      8                  /* where the server does not multiplex */
+#define STREAMS          100                /* where it does, on one; RFC 9113 asks for no fewer */
 /* The SHA-256 of no bytes, which are what a request without a body sends (FIPS 180-4). */
 #define SHA256_OF_NOTHING "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 /* The most bytes of bodies that are held at once, over all fetches. */
@@ -48,6 +48,7 @@ struct fetch {
     struct fetch *next;
     uint64_t id, begun;
     CURL *easy;
+    bool under_way; /* libcurl has it; else it waits for its turn */
     uint8_t *body;
     size_t size, header_bytes;
     uint8_t *upload; /* what is put; null: it is a fetch */
@@ -68,9 +69,10 @@ static struct {
     char *provider; /* how requests are signed, in libcurl's words; null: they are not */
     char *key_id, *secret, *token; /* and with what; token may be "" */
     CURLM *multi;
-    struct fetch *first;
+    struct fetch *first;    /* of all, in the order of their frames */
+    size_t under_way, room; /* how many libcurl has, and may have */
     size_t held;
-} s;
+} s = {.room = CONNECTIONS};
 
 static uint64_t microseconds(void)
 {
@@ -149,10 +151,12 @@ static void fetch_free(struct fetch *f)
         link = &(*link)->next;
     if (*link)
         *link = f->next;
-    if (f->easy) {
+    if (f->under_way) {
         s.curl.multi_remove_handle(s.multi, f->easy);
-        s.curl.easy_cleanup(f->easy);
+        s.under_way--;
     }
+    if (f->easy)
+        s.curl.easy_cleanup(f->easy);
     s.curl.slist_free_all(f->headers);
     s.held -= f->size;
     free(f->body);
@@ -179,9 +183,11 @@ static void answer(uint64_t id, uint64_t begun, enum reply_outcome outcome, cons
 static void finish(struct fetch *f, int result)
 {
     char text[CURL_ERROR_SIZE + 64], code[S3_CODE_BYTES] = "";
-    long status = 0;
+    long status = 0, version = 0;
 
     s.curl.easy_getinfo(f->easy, CURLINFO_RESPONSE_CODE, &status);
+    s.curl.easy_getinfo(f->easy, CURLINFO_HTTP_VERSION, &version);
+    s.room = version >= CURL_HTTP_VERSION_2_0 ? STREAMS : CONNECTIONS;
     if (s.provider && status != 200) /* else the body is an entry */
         s3_read_code(f->body, f->size, code);
     const bool kept = f->upload && (status == 200 || status == 201 || status == 204);
@@ -286,10 +292,16 @@ static bool set_up(struct fetch *f, const char *url)
     return !bad;
 }
 
+static void refuse(struct fetch *f, const char *why)
+{
+    answer(f->id, f->begun, REPLY_UNABLE, why, NULL);
+    fetch_free(f);
+}
+
 /* Begins to fetch a name, or to put there what `what` says, whose pointers it owns. */
 static void begin(uint64_t id, const char *name, const struct fetch *what)
 {
-    struct fetch *const f = calloc(1, sizeof *f);
+    struct fetch *const f = calloc(1, sizeof *f), **last = &s.first;
     const uint64_t now = microseconds();
     char *url = NULL;
 
@@ -301,16 +313,32 @@ static void begin(uint64_t id, const char *name, const struct fetch *what)
         return;
     }
     *f = *what;
-    f->next = s.first;
     f->id = id;
     f->begun = now;
     f->easy = s.curl.easy_init();
-    s.first = f;
-    if (!f->easy || !set_up(f, url) || s.curl.multi_add_handle(s.multi, f->easy) != CURLM_OK) {
-        answer(id, now, REPLY_UNABLE, "libcurl does not take the transfer", NULL);
-        fetch_free(f);
-    }
+    while (*last)
+        last = &(*last)->next;
+    *last = f;
+    if (!f->easy || !set_up(f, url))
+        refuse(f, "libcurl does not take the transfer's options");
     free(url);
+}
+
+/* Gives libcurl the fetches that have waited longest, as many as it can work at: what it had beyond
+ * that would wait there for a connection, and libcurl 7.88 forgets some of those until a second has
+ * passed, with all connections idle. */
+static void start(void)
+{
+    for (struct fetch *f = s.first, *next; f && s.under_way < s.room; f = next) {
+        next = f->next;
+        if (f->under_way)
+            continue;
+        const bool late = microseconds() - f->begun > (uint64_t)TRANSFER_MS * 1000;
+        f->under_way = !late && s.curl.multi_add_handle(s.multi, f->easy) == CURLM_OK;
+        s.under_way += f->under_way;
+        if (!f->under_way)
+            refuse(f, late ? "earlier transfers took all of its time" : "libcurl refuses it");
+    }
 }
 
 /* ---- The service ----------------------------------------------------------------------------- */
@@ -364,6 +392,7 @@ static _Noreturn void serve_fetches(void)
          * connections */
         while (poll(&host, 1, 0) > 0)
             obey();
+        start();
         s.curl.multi_perform(s.multi, &running);
         while ((message = s.curl.multi_info_read(s.multi, &left))) {
             struct fetch *f = NULL;
@@ -373,6 +402,7 @@ static _Noreturn void serve_fetches(void)
             s.curl.easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &f);
             finish(f, result);
         }
+        start(); /* in the places of those */
         s.curl.multi_wait(s.multi, &wait, 1, s.first ? 1000 : 60000, NULL);
     }
 }
