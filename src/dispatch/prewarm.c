@@ -22,11 +22,17 @@ struct job {
     bool done;
 };
 
-/* One of the window. */
+/* One of a window. */
 struct wanted {
     struct kernel kernel;
     struct kernel_search search;
     bool searched;
+};
+
+/* Jobs that are made together. */
+struct window {
+    size_t first, count;
+    struct wanted *wanted;
 };
 
 struct prewarm {
@@ -38,8 +44,8 @@ struct prewarm {
     void *user;
     enum quern_jit jit; /* whether what no tier has is compiled */
     enum quern_claims claims;
-    size_t first; /* job of the window */
-    struct wanted *window;
+    /* Of two windows one is made while what the other fetched is stored. */
+    struct window windows[2], *making, *storing;
     pthread_mutex_t lock; /* of all below; also lets one thread report at a time */
     size_t done;
     bool cancelled;
@@ -86,8 +92,8 @@ static bool is_cancelled(struct prewarm *w)
 static void search_job(void *user, size_t i)
 {
     struct prewarm *const w = user;
-    struct wanted *const wanted = &w->window[i];
-    const size_t number = w->first + i;
+    struct wanted *const wanted = &w->making->wanted[i];
+    const size_t number = w->making->first + i;
 
     *wanted = (struct wanted){0};
     if (w->jobs[number].done || is_cancelled(w))
@@ -109,12 +115,11 @@ static void search_job(void *user, size_t i)
  * be fetched twice. The next round finds it in the cache. */
 static void leave_double(struct prewarm *w, size_t i)
 {
-    struct wanted *const wanted = &w->window[i];
+    struct wanted *const all = w->making->wanted, *const wanted = &all[i];
 
     for (size_t j = 0; j < i && wanted->searched; j++)
-        if (w->window[j].searched &&
-            !memcmp(&w->window[j].kernel.entry_key, &wanted->kernel.entry_key,
-                    sizeof wanted->kernel.entry_key)) {
+        if (all[j].searched && !memcmp(&all[j].kernel.entry_key, &wanted->kernel.entry_key,
+                                       sizeof wanted->kernel.entry_key)) {
             kernel_abandon(w->ctx, &wanted->kernel, &wanted->search);
             wanted->searched = false;
         }
@@ -123,7 +128,7 @@ static void leave_double(struct prewarm *w, size_t i)
 static void make_job(void *user, size_t i)
 {
     struct prewarm *const w = user;
-    struct wanted *const wanted = &w->window[i];
+    struct wanted *const wanted = &w->making->wanted[i];
 
     if (!wanted->searched)
         return;
@@ -135,41 +140,64 @@ static void make_job(void *user, size_t i)
     const quern_status status = kernel_complete(w->ctx, w->jit, &wanted->kernel, &wanted->search);
     wanted->searched = status == QUERN_OK;
     if (status != QUERN_E_NOT_READY || w->claims != QUERN_CLAIMS_LEAVE)
-        report(w, w->first + i, &wanted->kernel, status);
+        report(w, w->making->first + i, &wanted->kernel, status);
 }
 
-/* Keeps what came from afar, and frees all kernels of the window. */
-static void end_window(struct prewarm *w, size_t count)
+/* Fetches or compiles the kernels of a window. */
+static void make_window(struct prewarm *w)
 {
+    const unsigned jobs = w->ctx->settings.jobs;
+
+    parallel_for(w->making->count, jobs, search_job, w);
+    for (size_t i = 0; i < w->making->count; i++)
+        leave_double(w, i);
+    parallel_for(w->making->count, jobs, make_job, w);
+}
+
+/* Keeps what came from afar, and frees all kernels of a window. */
+static void store_window(struct prewarm *w)
+{
+    struct wanted *const all = w->storing->wanted;
     struct store_put puts[WINDOW];
     size_t n = 0;
 
-    for (size_t i = 0; i < count; i++) {
-        const struct store_record *const r = &w->window[i].search.fetched;
-        if (w->window[i].searched && r->key_text)
+    for (size_t i = 0; i < w->storing->count; i++) {
+        const struct store_record *const r = &all[i].search.fetched;
+        if (all[i].searched && r->key_text)
             puts[n++] =
                 (struct store_put){.key = hash128_of(r->key_text, r->key_text_bytes), .record = r};
     }
     tiers_put(w->ctx, puts, n, true);
-    for (size_t i = 0; i < count; i++)
-        if (w->window[i].searched)
-            kernel_free(w->ctx, &w->window[i].kernel);
+    for (size_t i = 0; i < w->storing->count; i++)
+        if (all[i].searched)
+            kernel_free(w->ctx, &all[i].kernel);
+    w->storing->count = 0;
+}
+
+/* The two halves of a turn, of which neither needs anything of the other. */
+static void take_turn(void *user, size_t half)
+{
+    if (half == 0)
+        store_window(user);
+    else
+        make_window(user);
 }
 
 /* Makes every job that is not done, but leaves kernels that other machines make, if it may. */
 static void make_round(struct prewarm *w, enum quern_claims claims)
 {
-    const unsigned jobs = w->ctx->settings.jobs;
-
     w->claims = claims;
-    for (w->first = 0; w->first < w->count; w->first += WINDOW) {
-        const size_t count = w->count - w->first < WINDOW ? w->count - w->first : WINDOW;
-        parallel_for(count, jobs, search_job, w);
-        for (size_t i = 0; i < count; i++)
-            leave_double(w, i);
-        parallel_for(count, jobs, make_job, w);
-        end_window(w, count);
+    w->making = &w->windows[0];
+    w->storing = &w->windows[1];
+    for (size_t first = 0; first < w->count; first += WINDOW) {
+        w->making->first = first;
+        w->making->count = w->count - first < WINDOW ? w->count - first : WINDOW;
+        parallel_for(2, w->ctx->settings.jobs > 1 ? 2 : 1, take_turn, w);
+        struct window *const made = w->making;
+        w->making = w->storing;
+        w->storing = made;
     }
+    store_window(w); /* the last */
 }
 
 /* Adds the jobs of a problem, in its normal form, for m_lo…m_hi rows. */
@@ -205,21 +233,22 @@ static quern_status plan_jobs(struct prewarm *w, const struct quern_problem *pro
     return QUERN_OK;
 }
 
-static quern_status make_window(struct prewarm *w)
+static quern_status make_room(struct prewarm *w)
 {
     const size_t room = w->count < WINDOW ? w->count : WINDOW;
 
-    w->window = os.calloc(room, sizeof *w->window);
-    FAIL_IF(!w->window, QUERN_E_MEMORY, "out of memory for %zu kernels", room);
+    w->windows[0].wanted = os.calloc(2 * room, sizeof *w->windows[0].wanted);
+    FAIL_IF(!w->windows[0].wanted, QUERN_E_MEMORY, "out of memory for %zu kernels", 2 * room);
+    w->windows[1].wanted = w->windows[0].wanted + room;
     return QUERN_OK;
 }
 
 static quern_status run_jobs(struct prewarm *w)
 {
-    TRY(make_window(w));
+    TRY(make_room(w));
     make_round(w, QUERN_CLAIMS_LEAVE);
     make_round(w, QUERN_CLAIMS_WAIT);
-    os.free(w->window);
+    os.free(w->windows[0].wanted);
     if (w->failed_job != SIZE_MAX)
         return error_restore(&w->failure);
     FAIL_IF(w->cancelled, QUERN_E_CANCELLED, "cancelled after %zu of %zu kernels", w->done,
@@ -276,9 +305,9 @@ void quern_prefetch(quern_ctx *ctx, const struct quern_layer *layers, size_t cou
         if (problem_normalise(&layers[i].problem, &normal) == QUERN_OK)
             (void)plan_rows(&w, &normal, layers[i].m_lo, layers[i].m_hi, "");
     }
-    if (w.count && make_window(&w) == QUERN_OK) {
+    if (w.count && make_room(&w) == QUERN_OK) {
         make_round(&w, QUERN_CLAIMS_OF_OPS);
-        os.free(w.window);
+        os.free(w.windows[0].wanted);
     }
     end(&w);
 }

@@ -88,10 +88,13 @@ void store_account(struct store *s, uint64_t bytes)
     const int fd = open_written(s, O_WRONLY | O_APPEND);
     struct stat st;
     bool evict = false;
+    ssize_t n = 1;
 
     if (fd < 0)
         return;
-    if (os.write(fd, zeros, more) > 0 && os.fstat(fd, &st) == 0) {
+    for (size_t left = more; left && n > 0; left -= n > 0 ? (size_t)n : 0)
+        n = os.write(fd, zeros, left < sizeof zeros ? left : sizeof zeros);
+    if (n > 0 && os.fstat(fd, &st) == 0) {
         const uint64_t total = (uint64_t)st.st_size;
         /* a file that had been empty says nothing of what was stored before: evicting counts that
          */

@@ -69,6 +69,9 @@ bool is_temporary_name(const char *name);
 
 /* Opens v1, v1/first or v1/first/second (null: none). Errors are recorded, as by directory_open. */
 int store_open_directory(const struct store *s, const char *first, const char *second, bool create);
+/* Opens, in v1/kind that is open as `directory`, the shard of that name. Errors are recorded. */
+int store_open_shard(const struct store *s, int directory, const char *kind, const char *shard,
+                     bool create);
 /* Opens a directory beside v1, for the caller to close; messages call what it keeps `what`. Without
  * `create` it is no error that there is none, or no cache: *directory is -1 then. QUERN_E_CACHE: it
  * is not to be trusted. QUERN_E_IO. */

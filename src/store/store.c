@@ -314,8 +314,8 @@ static void encode(struct store *s, struct putting *p)
              quern_last_error()->message);
 }
 
-/* Counts what became of an entry, and makes it known. */
-static void settle(struct store *s, const struct putting *p, bool opened, int result)
+/* Counts what became of an entry, and makes it known. Returns the bytes that the cache has more. */
+static size_t settle(struct store *s, const struct putting *p, bool opened, int result)
 {
     struct store_put *const put = p->put;
 
@@ -326,10 +326,10 @@ static void settle(struct store *s, const struct putting *p, bool opened, int re
     counter_add(s->counters, put->outcome, 1);
     if (put->outcome == QUERN_STAT_PUT_OK) {
         store_point(s, put->record, &put->key);
-        store_account(s, p->size);
     } else if (put->outcome == QUERN_STAT_PUT_FAILED) {
         store_complain(s, DOING_PUT, -result, opened ? "an entry cannot be stored" : NULL);
     }
+    return put->outcome == QUERN_STAT_PUT_OK ? p->size : 0;
 }
 
 /* As many as have their files and directories open at once. */
@@ -339,16 +339,22 @@ static void put_some(struct store *s, struct store_put *puts, size_t count)
 {
     struct putting putting[TOGETHER];
     struct publication publications[TOGETHER];
-    size_t n = 0;
+    size_t n = 0, stored = 0;
 
     for (size_t i = 0; i < count; i++) {
         struct putting *const p = &putting[n];
         *p = (struct putting){.put = &puts[i]};
         encode(s, p);
-        if (!p->bytes)
-            continue;
-        publications[n++] = (struct publication){
-            .directory = store_open_directory(s, "objects", p->name.shard, true),
+        n += p->bytes != NULL;
+    }
+    if (!n)
+        return;
+    const int objects = store_open_directory(s, "objects", NULL, true);
+    for (size_t i = 0; i < n; i++) {
+        const struct putting *const p = &putting[i];
+        publications[i] = (struct publication){
+            .directory = objects < 0 ? objects
+                                     : store_open_shard(s, objects, "objects", p->name.shard, true),
             .name = p->name.name,
             .bytes = p->bytes,
             .size = p->size};
@@ -359,8 +365,12 @@ static void put_some(struct store *s, struct store_put *puts, size_t count)
         if (opened)
             os.close(publications[i].directory);
         os.free(putting[i].bytes);
-        settle(s, &putting[i], opened, publications[i].result);
+        stored += settle(s, &putting[i], opened, publications[i].result);
     }
+    if (objects >= 0)
+        os.close(objects);
+    if (stored)
+        store_account(s, stored);
 }
 
 void store_put_all(struct store *s, struct store_put *puts, size_t count)

@@ -77,6 +77,15 @@ int store_open_directory(const struct store *s, const char *first, const char *s
     return open_below(s, (const char *const[3]){VERSION_DIRECTORY, first, second}, create);
 }
 
+int store_open_shard(const struct store *s, int directory, const char *kind, const char *shard,
+                     bool create)
+{
+    char shown[PATH_MAX];
+
+    snprintf(shown, sizeof shown, "%s/" VERSION_DIRECTORY "/%s/%s", s->path, kind, shard);
+    return directory_open_in(directory, shard, create, shown, s->trust);
+}
+
 quern_status store_open_beside(const struct store *s, const char *name, const char *what,
                                bool create, int *directory)
 {
@@ -178,12 +187,11 @@ int store_each_shard_of(const struct store *s, const char *kind, unsigned first,
     const int list = directory_openat(shards, ".", O_RDONLY | O_DIRECTORY);
     int result = list < 0 ? list : store_each_name(list, note_shard, present);
     for (unsigned i = first; i < end && !result; i++) {
-        char shard[SHARD_HEX + 1], shown[PATH_MAX];
+        char shard[SHARD_HEX + 1];
         if (!present[i])
             continue;
         snprintf(shard, sizeof shard, "%02x", (unsigned char)i);
-        snprintf(shown, sizeof shown, "%s/" VERSION_DIRECTORY "/%s/%s", s->path, kind, shard);
-        const int fd = directory_open_in(shards, shard, false, shown, s->trust);
+        const int fd = store_open_shard(s, shards, kind, shard, false);
         if (fd >= 0)
             result = each(user, fd, shard);
         else if (fd != -ENOENT)
