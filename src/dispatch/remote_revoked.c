@@ -74,11 +74,22 @@ quern_status revocations_take(struct revocations *r, void *bytes, size_t size)
     return status;
 }
 
-const struct revoked *revocations_find(const struct revocations *r, const struct revoked_row *row)
+const struct revoked *revocations_find(const struct revocations *r,
+                                       const struct store_record *record, const void *bytes,
+                                       size_t size)
 {
-    for (size_t i = 0; i < r->signers->count; i++)
-        if (revoked_has(&r->lists[i], row))
+    struct revoked_row row;
+    bool made = false; /* it takes a digest of the entry, and most remotes revoke nothing */
+
+    for (size_t i = 0; i < r->signers->count; i++) {
+        if (!r->lists[i].count)
+            continue;
+        if (!made)
+            revoked_row_of(record, bytes, size, &row);
+        made = true;
+        if (revoked_has(&r->lists[i], &row))
             return &r->lists[i];
+    }
     return NULL;
 }
 

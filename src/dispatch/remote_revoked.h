@@ -29,8 +29,10 @@ bool revocations_due(const struct revocations *r);
  * r->known says whether the remote's entries may be used all the same. Blocks on the disk. */
 quern_status revocations_take(struct revocations *r, void *bytes, size_t size);
 
-/* The list that revokes an entry; null: none does. */
-const struct revoked *revocations_find(const struct revocations *r, const struct revoked_row *row);
+/* The list that revokes an entry, which has these bytes; null: none does. */
+const struct revoked *revocations_find(const struct revocations *r,
+                                       const struct store_record *record, const void *bytes,
+                                       size_t size);
 
 void revocations_free(struct revocations *r);
 

@@ -337,27 +337,26 @@ static bool await(struct remote_tier *t, uint64_t id, uint64_t wait_ns,
 
 /* ---- What came ------------------------------------------------------------------------------- */
 
-/* Whether the bytes are the entry that is wanted, which then holds them. */
+/* Whether the bytes are the entry that is wanted, which then holds them; *entry_bytes of them are
+ * its own, the rest are its seal. */
 static quern_status judge(const struct remote_tier *t, const struct tier_get *g, void *bytes,
-                          size_t size, struct store_entry *entry, struct revoked_row *row)
+                          size_t size, struct store_entry *entry, size_t *entry_bytes)
 {
-    size_t entry_bytes;
-
-    TRY(seal_open(bytes, size, t->transport ? NULL : &t->signers, &entry->record, &entry_bytes));
+    TRY(seal_open(bytes, size, t->transport ? NULL : &t->signers, &entry->record, entry_bytes));
     TRY(store_judge(entry, g->want, g->by_source));
-    if (!t->transport)
-        revoked_row_of(&entry->record, bytes, entry_bytes, row);
     entry->buffer = bytes;
     return QUERN_OK;
 }
 
 /* Whether an entry that is what is wanted may be used, by what is known to be revoked; g->refused
  * says that it is. */
-static bool is_in_force(struct remote_tier *t, const struct revoked_row *row, struct tier_get *g)
+static bool is_in_force(struct remote_tier *t, const struct store_entry *entry, size_t entry_bytes,
+                        struct tier_get *g)
 {
     if (t->transport)
         return true;
-    const struct revoked *const list = revocations_find(&t->revoked, row);
+    const struct revoked *const list =
+        revocations_find(&t->revoked, &entry->record, entry->buffer, entry_bytes);
     if (list) {
         snprintf(g->refused, sizeof g->refused,
                  "its entry is revoked by list %" PRIu64 " of signer %s", list->serial,
@@ -381,16 +380,16 @@ static enum tier_answer take(struct remote_tier *t, struct tier_get *g,
                              struct remote_answer *answer, struct store_entry *entry)
 {
     const uint64_t took = answer->microseconds * 1000;
-    struct revoked_row row;
+    size_t entry_bytes;
     bool used = false;
     char what[300];
 
     const quern_status status = answer->outcome == REPLY_DONE
-                                    ? judge(t, g, answer->bytes, answer->size, entry, &row)
+                                    ? judge(t, g, answer->bytes, answer->size, entry, &entry_bytes)
                                     : QUERN_E_NOT_READY;
     lock_take(&t->lock);
     if (status == QUERN_OK) {
-        used = is_in_force(t, &row, g);
+        used = is_in_force(t, entry, entry_bytes, g);
         if (used || t->revoked.known)
             answered_well(t, took);
         if (used)
