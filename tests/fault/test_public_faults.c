@@ -42,8 +42,8 @@
  * directories; elsewhere. */
 #ifndef WORKER_STEP
 #define WORKER_STEP 300
-#define BUNDLE_STEP 7
-#define CALL_STEP   (T_SANITIZED ? 3 : 9)
+#define BUNDLE_STEP 11
+#define CALL_STEP   (T_SANITIZED ? 5 : 15)
 #endif
 #ifndef LASTS /* whether an error is tried for ever too */
 #define LASTS(error) ((error) == EIO || (error) == EINTR)

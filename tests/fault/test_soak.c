@@ -9,8 +9,9 @@
  *
  * This file is long because the hosts, those who harm them and what is left are one story.
  *
- * For 8 seconds here, for ten minutes in test_soak_long.c, or for T_SOAK_SECONDS; and where the
- * machine is so slow that not everything has happened by then, until it has.
+ * For 8 seconds here, half of it under sanitizers, for ten minutes in test_soak_long.c, or for
+ * T_SOAK_SECONDS; and where the machine is so slow that not everything has happened by then, until
+ * it has.
  */
 #include "base/os.h"
 #include "t_build.h"
@@ -42,7 +43,7 @@
 #include <unistd.h>
 
 #ifndef SOAK_SECONDS
-#define SOAK_SECONDS 8
+#define SOAK_SECONDS (T_SANITIZED ? 4 : 8)
 #endif
 
 #define CACHE_BYTES ((uint64_t)64 << 20)

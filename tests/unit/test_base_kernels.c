@@ -150,7 +150,7 @@ static void layer_words(const struct kind *kind, int i, char words[192])
 }
 #define SIZES 9
 #ifndef SIZES_ONE_IN
-#define SIZES_ONE_IN (T_SANITIZED ? 9 : 5)
+#define SIZES_ONE_IN (T_SANITIZED ? 13 : 9)
 #endif
 
 /* Whether a target has a way to decode a kind's weights. */

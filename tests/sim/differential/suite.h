@@ -426,7 +426,7 @@ int main(int argc, char **argv)
     tests[test_count++] = (struct CMUnitTest)cmocka_unit_test(functions_are_many);
     for (unsigned target = 0; target < TARGETS; target++)
         for (unsigned text = 0; text < TEXTS; text++) {
-            if (!is_asked(target))
+            if (!is_asked_for(target, text))
                 continue;
             if (!targets[target].every_isa || T_SANITIZED) {
                 add_test(target, text, QUERN_ISA_AUTO, targets[target].check);
