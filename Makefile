@@ -535,7 +535,7 @@ check: setup
 check-hw: build $(B)/tests/sim/test_sim_adders
 	@python3 tests/check_hw.py
 
-# All that `make check` runs, and what takes longer.
+# What `make check` runs, with other cases where a test walks over some of many, and what is longer.
 check-long: setup
 	@$(MAKE) --no-print-directory $(JOBS) build tests long
 	@$(MAKE) --no-print-directory sanitized

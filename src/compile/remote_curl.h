@@ -68,9 +68,17 @@ enum { CURLMOPT_PIPELINING = 3, CURLMOPT_MAX_HOST_CONNECTIONS = 7 };
 #define CURLPIPE_MULTIPLEX 2L
 
 #define CURL_GLOBAL_ALL 3L
-#define CURLE_OK        0
-#define CURLM_OK        0
-#define CURLMSG_DONE    1
+/* CURLcode */
+enum {
+    CURLE_OK = 0,
+    CURLE_COULDNT_RESOLVE_HOST = 6,
+    CURLE_COULDNT_CONNECT = 7,
+    CURLE_OPERATION_TIMEDOUT = 28,
+    CURLE_SSL_CONNECT_ERROR = 35,
+    CURLE_PEER_FAILED_VERIFICATION = 60
+};
+#define CURLM_OK     0
+#define CURLMSG_DONE 1
 
 /* What an option of type BLOB is given. Flags 0: the bytes outlive the transfer. */
 struct curl_blob {

@@ -8,6 +8,8 @@
  *
  * libcurl does the work (remote_curl.h), on as few connections as the server lets it, and signs
  * requests to an S3 object store. Nothing of the library is linked in.
+ *
+ * This file is long because a transfer with its options, bounds, turn and answer is one story.
  */
 #include "compile/remote_curl.h"
 #include "compile/remote_helper.h"
@@ -179,6 +181,30 @@ static void answer(uint64_t id, uint64_t begun, enum reply_outcome outcome, cons
     free(frame.bytes);
 }
 
+static void refuse(struct fetch *f, const char *why)
+{
+    answer(f->id, f->begun, REPLY_UNABLE, why, NULL);
+    fetch_free(f);
+}
+
+/* Whether a transfer to which nothing was answered ended so that others would, too. */
+static bool is_unreachable(int result)
+{
+    return result == CURLE_COULDNT_RESOLVE_HOST || result == CURLE_COULDNT_CONNECT ||
+           result == CURLE_OPERATION_TIMEDOUT || result == CURLE_SSL_CONNECT_ERROR ||
+           result == CURLE_PEER_FAILED_VERIFICATION;
+}
+
+/* Each would take as long to find out the same. */
+static void refuse_waiting(const char *why)
+{
+    for (struct fetch *f = s.first, *next; f; f = next) {
+        next = f->next;
+        if (!f->under_way)
+            refuse(f, why);
+    }
+}
+
 /* Answers a fetch that has ended. */
 static void finish(struct fetch *f, int result)
 {
@@ -210,6 +236,8 @@ static void finish(struct fetch *f, int result)
                      : *f->error ? f->error
                                  : s.curl.easy_strerror(result));
         answer(f->id, f->begun, REPLY_UNABLE, text, NULL);
+        if (!status && is_unreachable(result))
+            refuse_waiting(text);
     }
     fetch_free(f);
 }
@@ -262,7 +290,6 @@ static bool set_up(struct fetch *f, const char *url)
     bad |= c->easy_setopt(f->easy, CURLOPT_FOLLOWLOCATION, f->upload ? 0 : s.follow);
     bad |= c->easy_setopt(f->easy, CURLOPT_MAXREDIRS, (long)REDIRECTS);
     bad |= c->easy_setopt(f->easy, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);
-    bad |= c->easy_setopt(f->easy, CURLOPT_TIMEOUT_MS, (long)TRANSFER_MS);
     bad |= c->easy_setopt(f->easy, CURLOPT_LOW_SPEED_LIMIT, (long)SLOW_BYTES_PER_S);
     bad |= c->easy_setopt(f->easy, CURLOPT_LOW_SPEED_TIME, (long)SLOW_S);
     bad |= c->easy_setopt(f->easy, CURLOPT_MAXFILESIZE_LARGE, (int64_t)FETCH_BYTES_MAX);
@@ -290,12 +317,6 @@ static bool set_up(struct fetch *f, const char *url)
     c->easy_setopt(f->easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
     c->easy_setopt(f->easy, CURLOPT_PIPEWAIT, 1L);
     return !bad;
-}
-
-static void refuse(struct fetch *f, const char *why)
-{
-    answer(f->id, f->begun, REPLY_UNABLE, why, NULL);
-    fetch_free(f);
 }
 
 /* Begins to fetch a name, or to put there what `what` says, whose pointers it owns. */
@@ -326,18 +347,23 @@ static void begin(uint64_t id, const char *name, const struct fetch *what)
 
 /* Gives libcurl the fetches that have waited longest, as many as it can work at: what it had beyond
  * that would wait there for a connection, and libcurl 7.88 forgets some of those until a second has
- * passed, with all connections idle. */
+ * passed, with all connections idle. The time that a fetch waited is not given to it again. */
 static void start(void)
 {
-    for (struct fetch *f = s.first, *next; f && s.under_way < s.room; f = next) {
+    for (struct fetch *f = s.first, *next; f; f = next) {
+        const long left = TRANSFER_MS - (long)((microseconds() - f->begun) / 1000);
         next = f->next;
         if (f->under_way)
             continue;
-        const bool late = microseconds() - f->begun > (uint64_t)TRANSFER_MS * 1000;
-        f->under_way = !late && s.curl.multi_add_handle(s.multi, f->easy) == CURLM_OK;
-        s.under_way += f->under_way;
-        if (!f->under_way)
-            refuse(f, late ? "earlier transfers took all of its time" : "libcurl refuses it");
+        if (left <= 0) {
+            refuse(f, "earlier transfers took all of its time");
+        } else if (s.under_way < s.room) {
+            s.curl.easy_setopt(f->easy, CURLOPT_TIMEOUT_MS, left);
+            f->under_way = s.curl.multi_add_handle(s.multi, f->easy) == CURLM_OK;
+            s.under_way += f->under_way;
+            if (!f->under_way)
+                refuse(f, "libcurl does not take the transfer");
+        }
     }
 }
 

@@ -33,6 +33,9 @@ struct wanted {
 struct window {
     size_t first, count;
     struct wanted *wanted;
+    /* Entry keys of what was fetched, which the other window reads while this one is stored. */
+    struct hash128 fetched[WINDOW];
+    size_t fetched_count;
 };
 
 struct prewarm {
@@ -44,7 +47,8 @@ struct prewarm {
     void *user;
     enum quern_jit jit; /* whether what no tier has is compiled */
     enum quern_claims claims;
-    /* Of two windows one is made while what the other fetched is stored. */
+    /* Of two windows one is made, by as many threads as there may be jobs, while one more thread
+     * stores what the other fetched. */
     struct window windows[2], *making, *storing;
     pthread_mutex_t lock; /* of all below; also lets one thread report at a time */
     size_t done;
@@ -111,18 +115,31 @@ static void search_job(void *user, size_t i)
     wanted->search.keeps = true;
 }
 
-/* Leaves a job to the next round if an earlier one of the window needs the same kernel, which would
- * be fetched twice. The next round finds it in the cache. */
+static bool is_key(const struct hash128 *a, const struct hash128 *b)
+{
+    return !memcmp(a->bytes, b->bytes, sizeof a->bytes);
+}
+
+/* Leaves a job to the next round, which finds the kernel in the cache, if it would be made or
+ * fetched twice: an earlier job of the window needs it too, or the window before has fetched it and
+ * may not have stored it yet. The round that waits for other machines is the last and leaves none.
+ */
 static void leave_double(struct prewarm *w, size_t i)
 {
     struct wanted *const all = w->making->wanted, *const wanted = &all[i];
+    const struct hash128 *const key = &wanted->kernel.entry_key;
+    bool is_double = false;
 
-    for (size_t j = 0; j < i && wanted->searched; j++)
-        if (all[j].searched && !memcmp(&all[j].kernel.entry_key, &wanted->kernel.entry_key,
-                                       sizeof wanted->kernel.entry_key)) {
-            kernel_abandon(w->ctx, &wanted->kernel, &wanted->search);
-            wanted->searched = false;
-        }
+    if (!wanted->searched || wanted->kernel.bytes || w->claims == QUERN_CLAIMS_WAIT)
+        return;
+    for (size_t j = 0; j < i; j++)
+        is_double = is_double || (all[j].searched && is_key(&all[j].kernel.entry_key, key));
+    for (size_t j = 0; j < w->storing->fetched_count; j++)
+        is_double = is_double || is_key(&w->storing->fetched[j], key);
+    if (is_double) {
+        kernel_abandon(w->ctx, &wanted->kernel, &wanted->search);
+        wanted->searched = false;
+    }
 }
 
 static void make_job(void *user, size_t i)
@@ -152,6 +169,10 @@ static void make_window(struct prewarm *w)
     for (size_t i = 0; i < w->making->count; i++)
         leave_double(w, i);
     parallel_for(w->making->count, jobs, make_job, w);
+    w->making->fetched_count = 0;
+    for (size_t i = 0; i < w->making->count; i++)
+        if (w->making->wanted[i].searched && w->making->wanted[i].search.fetched.key_text)
+            w->making->fetched[w->making->fetched_count++] = w->making->wanted[i].kernel.entry_key;
 }
 
 /* Keeps what came from afar, and frees all kernels of a window. */
@@ -174,7 +195,7 @@ static void store_window(struct prewarm *w)
     w->storing->count = 0;
 }
 
-/* The two halves of a turn, of which neither needs anything of the other. */
+/* The two halves of a turn, which share nothing but the keys of what is stored. */
 static void take_turn(void *user, size_t half)
 {
     if (half == 0)
@@ -189,6 +210,7 @@ static void make_round(struct prewarm *w, enum quern_claims claims)
     w->claims = claims;
     w->making = &w->windows[0];
     w->storing = &w->windows[1];
+    w->storing->fetched_count = 0;
     for (size_t first = 0; first < w->count; first += WINDOW) {
         w->making->first = first;
         w->making->count = w->count - first < WINDOW ? w->count - first : WINDOW;

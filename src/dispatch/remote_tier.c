@@ -349,7 +349,8 @@ static quern_status judge(const struct remote_tier *t, const struct tier_get *g,
 }
 
 /* Whether an entry that is what is wanted may be used, by what is known to be revoked; g->refused
- * says that it is. */
+ * says that it is. The caller has the lock, also while a digest is made where anything is revoked.
+ */
 static bool is_in_force(struct remote_tier *t, const struct store_entry *entry, size_t entry_bytes,
                         struct tier_get *g)
 {

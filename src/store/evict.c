@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The size limit. A put need not count what is stored: the length of the file "written" says it,
- * one byte for each WRITTEN_UNIT bytes stored. Every put appends to it, which needs no lock. The
- * length may be too high (entries were removed) or, after a crash or a race, a little too low; an
- * eviction counts the entries themselves and makes it exact.
+ * one byte for each WRITTEN_UNIT bytes stored. Every put, or batch of puts, appends to it, which
+ * needs no lock. The length may be too high (entries were removed) or, after a crash or a race, a
+ * little too low; an eviction counts the entries themselves and makes it exact.
  *
  * A put must not wait for a large cache to be searched, so one call of store_evict looks at some
  * SURVEY_FILES files, whole shards of them, and later calls go on where it ended, until a round

@@ -9,7 +9,7 @@ import subprocess
 import hypothesis
 import pytest
 
-# Found examples are printed, not kept in the tree. The same examples every time, or with EXPLORE=1
+# Found examples are printed, not kept in the tree. The same examples every time, or with EXPLORE
 # others each time; and none fails for the time it takes.
 hypothesis.settings.register_profile(
     "quern", database=None, deadline=None, derandomize=not os.environ.get("EXPLORE"),

@@ -123,6 +123,21 @@ def test_a_kernel_that_several_lines_need_is_one(quern, made, keys, place, tmp_p
     assert counts == (len(known), len(known), 0, 0)
 
 
+def test_what_is_stored_while_more_comes_is_fetched_once(tmp_path):
+    """More kernels than are fetched together, of which one is needed at both ends of the list."""
+    lines = [f"target=gfx1030 m=1 {LAYER.format(n)}\n" for n in range(64, 64 + 100 * 16, 16)]
+    (tmp_path / "many.txt").write_text("".join([*lines, lines[0].replace("m=1 ", "m=1,2 ")]))
+    remote.make_signed(tmp_path, lambda quern: quern("prewarm", "--allow-unverified", "--manifest",
+                                                     tmp_path / "many.txt"))
+    there = len(files_under(tmp_path / "cache/v1/objects"))
+    assert there >= len(lines)
+    counts, report, _ = pull(Quern(tmp_path / "pulled"), tmp_path, tmp_path / "signed",
+                             layers="many", env={"QUERN_REMOTE_KEYS": str(tmp_path / "ours.pub")})
+    assert counts == (there, 0, there, 0)
+    counters = report["counters"]
+    assert (counters["hit_remote"], counters["put_ok"], counters["put_lost"]) == (there, there, 0)
+
+
 def test_a_long_list_is_asked_for_whole(quern, keys, place, tmp_path):
     """More kernels at once than the library has questions to a remote pending: none is left out,
     though none is there."""

@@ -584,9 +584,11 @@ static void print_tally(void)
         print_message("found, and harmless where it was judged: %d: %s\n", tally.strict[n].count,
                       tally.strict[n].rule);
     print_message("%d kernels, %d of them run, %d mutants\n", tally.kernels, tally.run, mutants);
-    /* The judges do judge, where there are kernels enough for a wrong mutant of each kind. */
-    assert_true(tally.kernels < 12 || (wrong > mutants / 8 && tally.by_running[WAIT_REMOVED] > 0 &&
-                                       tally.by_running[NOP_SHORTENED] > 0));
+    /* The judges do judge, but where time ended a walk over kernels before there were enough for a
+     * wrong mutant of each kind. */
+    assert_true((getenv("EXPLORE") && tally.kernels < 12) ||
+                (wrong > mutants / 8 && tally.by_running[WAIT_REMOVED] > 0 &&
+                 tally.by_running[NOP_SHORTENED] > 0));
 }
 
 #endif

@@ -746,6 +746,28 @@ static void test_prewarm(void **state)
     t_remove(own);
 }
 
+static int note_progress(void *user, const struct quern_progress *progress)
+{
+    *(struct quern_progress *)user = *progress;
+    return 0;
+}
+
+/* A kernel that several problems need is made once, and told of for each. */
+static void test_prewarm_of_one_kernel(void **state)
+{
+    const struct quern_problem p = t_problem("wq=nf4 n=64 k=128 a=bf16"), problems[] = {p, p, p, p};
+    struct quern_progress last = QUERN_INIT(struct quern_progress);
+    char *const own = t_temp_dir();
+    quern_ctx *const ctx = t_open("gfx1151", own, QUERN_JIT_ON);
+
+    (void)state;
+    assert_int_equal(quern_prewarm(ctx, problems, 4, 8, note_progress, &last), QUERN_OK);
+    assert_int_equal(last.done, last.total);
+    assert_int_equal(stats_of(ctx).compile_ok * 4, last.total);
+    quern_close(ctx);
+    t_remove(own);
+}
+
 static void test_verify(void **state)
 {
     quern_ctx *const ctx = t_open("gfx1151", t_cache, QUERN_JIT_ON);
@@ -806,6 +828,7 @@ int main(void)
         cmocka_unit_test(test_no_gpu_is_quick),
         cmocka_unit_test(test_no_device),
         cmocka_unit_test(test_prewarm),
+        cmocka_unit_test(test_prewarm_of_one_kernel),
         cmocka_unit_test(test_verify),
         cmocka_unit_test(test_explain),
     };

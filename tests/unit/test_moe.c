@@ -29,7 +29,7 @@
 
 #ifndef ONE_IN
 /* Has no divisor in common with the numbers of tokens, experts, choices and targets. */
-#define ONE_IN (T_SANITIZED ? 363 : 121)
+#define ONE_IN (T_SANITIZED ? 361 : 121)
 #endif
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
