@@ -2,8 +2,8 @@
 /*
  * What 4-bit kernels cost, counted on the software GPU on the grids that are shipped: NF4, blocks
  * of 64, and int4, groups of 128; N = K = 4096. Issue slots per weight stay within budgets,
- * look-ups meet no bank conflicts, no kernel spills. A minute of work, so it runs with --long only;
- * tests/regress/kernels.csv shows every change of a kernel sooner.
+ * look-ups meet no bank conflicts, no kernel spills. Half an hour of work: with --long only, as far
+ * as time goes (t_explore.h); tests/regress/kernels.csv shows every change of a kernel sooner.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "t_context.h"
+#include "t_explore.h"
 
 #include "target/target.h"
 
@@ -98,10 +99,11 @@ static void check(quern_op *op, const char *target, const char *type, int m, dou
 
 static void test_budgets(void **state)
 {
+    struct t_walk walk = t_walk(sizeof budgets / sizeof *budgets, 1);
     char *const cache = t_temp_dir();
 
     (void)state;
-    for (size_t i = 0; i < sizeof budgets / sizeof *budgets; i++) {
+    for (size_t i; t_walk_next(&walk, &i);) {
         const char *const target = budgets[i].target, *const type = budgets[i].type;
         if (!target_simulated(target_named(target))) {
             print_message("%s is not run by the software GPU\n", target);
@@ -141,10 +143,11 @@ static void test_zeros(void **state)
 {
     static const char *const zeros[] = {"none", "u8"};
     enum { ROWS = sizeof zero_rows / sizeof *zero_rows };
+    struct t_walk walk = t_walk(ROWS * sizeof zero_budgets / sizeof *zero_budgets, 1);
     char *const cache = t_temp_dir();
 
     (void)state;
-    for (size_t i = 0; i < ROWS * sizeof zero_budgets / sizeof *zero_budgets; i++) {
+    for (size_t i; t_walk_next(&walk, &i);) {
         const char *const target = zero_budgets[i / ROWS].target;
         const char *const type = zero_budgets[i / ROWS].type;
         const double more = zero_budgets[i / ROWS].more[i % ROWS];
@@ -184,29 +187,29 @@ static void test_groups(void **state)
                  {"gfx1201", "f16", 2.7, {1.07, 1.09}}, {"gfx1201", "bf16", 2.9, {1.07, 1.12}}};
     static const char *const zeros[] = {"none", "u8"};
     static const int few[] = {1, 4, 8};
-    enum { ROWS = sizeof few / sizeof *few };
+    enum { ROWS = sizeof few / sizeof *few, EACH = 2 * ROWS };
+    struct t_walk walk = t_walk(EACH * sizeof cases / sizeof *cases, 1);
     char *const cache = t_temp_dir();
 
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        for (int v = 0; v < 2 * ROWS; v++) {
-            quern_ctx *const ctx = t_open(cases[i].target, cache, QUERN_JIT_ON);
-            const char *const zero = zeros[v / ROWS];
-            const int m = few[v % ROWS];
-            double of[2];
-            for (int j = 0; j < 2; j++) {
-                char text[80];
-                snprintf(text, sizeof text, "wq=int4 n=%d k=%d a=%s group=%d zero=%s", SIZE, SIZE,
-                         cases[i].type, j ? 128 : 32, zero);
-                of[j] = count(ctx, text, m);
-            }
-            quern_close(ctx);
-            print_message("%s %s zero=%s m=%d: %.2f slots per weight in groups of 32, %.2f of "
-                          "128\n",
-                          cases[i].target, cases[i].type, zero, m, of[0], of[1]);
-            assert_true(of[0] <= of[1] * (m == 8 ? cases[i].eight[v / ROWS] : 1.08));
-            assert_true(m > 4 || of[0] <= cases[i].most);
+    for (size_t at; t_walk_next(&walk, &at);) {
+        const size_t i = at / EACH, v = at % EACH;
+        quern_ctx *const ctx = t_open(cases[i].target, cache, QUERN_JIT_ON);
+        const char *const zero = zeros[v / ROWS];
+        const int m = few[v % ROWS];
+        double of[2];
+        for (int j = 0; j < 2; j++) {
+            char text[80];
+            snprintf(text, sizeof text, "wq=int4 n=%d k=%d a=%s group=%d zero=%s", SIZE, SIZE,
+                     cases[i].type, j ? 128 : 32, zero);
+            of[j] = count(ctx, text, m);
         }
+        quern_close(ctx);
+        print_message("%s %s zero=%s m=%d: %.2f slots per weight in groups of 32, %.2f of 128\n",
+                      cases[i].target, cases[i].type, zero, m, of[0], of[1]);
+        assert_true(of[0] <= of[1] * (m == 8 ? cases[i].eight[v / ROWS] : 1.08));
+        assert_true(m > 4 || of[0] <= cases[i].most);
+    }
     t_remove(cache);
 }
 
@@ -222,10 +225,11 @@ static void test_matrix_budgets(void **state)
     } most[] = {{"gfx1201", {2.3, 3.4, 5.0}}, {"gfx90a", {2.7, 3.4, 5.0}},
                 {"gfx942", {2.7, 3.4, 5.0}},  {"gfx950", {2.7, 3.4, 5.0}},
                 {"gfx1151", {3.1, 3.9, 5.2}}, {"gfx1100", {3.1, 3.9, 5.2}}};
+    struct t_walk walk = t_walk(12 * sizeof most / sizeof *most, 1);
     char *const cache = t_temp_dir();
 
     (void)state;
-    for (size_t i = 0; i < 12 * sizeof most / sizeof *most; i++) {
+    for (size_t i; t_walk_next(&walk, &i);) {
         const int tile = (int)(i % 3), format = (int)(i / 3 % 4);
         const char *const target = most[i / 12].target;
         char text[64];
