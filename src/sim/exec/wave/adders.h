@@ -33,13 +33,22 @@ int open_candidate(const struct wave *w);
 struct adder_model open_model(const struct wave *w,
                               const struct adder_model candidates[SIM_CANDIDATES]);
 
+/* Factors: those of row r and column c for a k are a[k * a_width + r] and b[k * b_width + c]. They
+ * are taken for `count` k in the order that `order` says; null: upward. */
+struct factors {
+    const float *a, *b;
+    size_t a_width, b_width;
+    const uint8_t *order;
+    unsigned count;
+};
+
 /*
- * sum[c] += the products a[k * a_width] * b[k * b_width + c] for `count` k, in the order that
- * `order` says, and for n columns c, 32 at most. A multiple of the step, or fewer than one, is
- * added. Sums are numbers of the type of the result. The host must not flush denormals.
+ * Adds their products to rows of sums: sum[r * sum_width + c] is that of row r and column c, of
+ * which there are 32 at most. A multiple of the step, or fewer than one, is added. Sums are numbers
+ * of the type of the result. The host must not flush denormals.
  */
-void add_row(const struct adder *how, float *sum, unsigned n, const float *a, size_t a_width,
-             const float *b, size_t b_width, const uint8_t *order, unsigned count);
+void add_rows(const struct adder *how, float *sum, size_t sum_width, unsigned rows,
+              unsigned columns, const struct factors *factors);
 
 /* What v_dot2_* gives: two pairs of 16 bits, and a number of the result's type. */
 float add_dot2(enum sim_adder kind, bool bf16, enum adder_result result, uint32_t a, uint32_t b,

@@ -442,8 +442,10 @@ static void add_as_hardware(const struct wave *w, const struct form *f, struct a
 
     for (unsigned r = 0; r < 16; r++)
         memcpy(d[r], rows[r], sizeof d[r]);
-    for (unsigned r = 0; r < 16; r++)
-        add_row(&how, d[r], 16, &a[0][r], 16, b[0], 16, order, f->k);
+    add_rows(
+        &how, d[0], 16, 16, 16,
+        &(struct factors){
+            .a = a[0], .b = b[0], .a_width = 16, .b_width = 16, .order = order, .count = f->k});
     restore_denormals(mode);
 }
 
@@ -578,7 +580,9 @@ static void add_sparse_floats(const struct wave *w, const struct insn *i, const 
                 y[k][c] = float_element(w, i, 2, source_place(w, f, f->b, c, k / 2 * 4 + at[k & 1]),
                                         f->b);
         }
-        add_row(&how, d[r], 16, x, 1, y[0], 16, NULL, stored.k);
+        add_rows(
+            &how, d[r], 16, 1, 16,
+            &(struct factors){.a = x, .b = y[0], .a_width = 1, .b_width = 16, .count = stored.k});
     }
     restore_denormals(mode);
 }

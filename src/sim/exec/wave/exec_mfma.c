@@ -268,11 +268,10 @@ static struct adder_model model_of(const struct wave *w, const struct form *f)
     return open_model(w, is_sixteen(f) ? of_sixteen : candidates_of_small(w));
 }
 
-/* Sums as those adders make them, row by row. */
+/* Sums as those adders make them. */
 static void add_as_hardware(struct wave *w, const struct insn *i, const struct form *f,
                             struct adder_model model, const float *a, const float *b)
 {
-    const unsigned a_width = f->m * f->blocks, b_width = f->n * f->blocks;
     const struct operand *const o = &i->op[3];
     const struct adder how = {model,
                               {least_normal(w, chosen(f->a, i->extra[2])),
@@ -289,9 +288,13 @@ static void add_as_hardware(struct wave *w, const struct insn *i, const struct f
                 sum[r][c] =
                     f32_of(o->kind == OPERAND_VGPR ? addend_row(w, o, at.element, at.lane)[c]
                                                    : same_addend(w, o, 0));
-            add_row(&how, sum[r], f->n, a + block_of_a(i, block) * f->m + r, a_width,
-                    b + block * f->n, b_width, NULL, f->k);
         }
+        add_rows(&how, sum[0], 32, f->m, f->n,
+                 &(struct factors){.a = a + block_of_a(i, block) * f->m,
+                                   .b = b + block * f->n,
+                                   .a_width = f->m * f->blocks,
+                                   .b_width = f->n * f->blocks,
+                                   .count = f->k});
         for (unsigned r = 0; r < f->m; r++) {
             const struct place at = result_run(f, r, block);
             memcpy(vgpr(w, &i->op[0], 0) + at.element * LANES_64 + at.lane, sum[r],

@@ -175,7 +175,9 @@ static void add_as_model(struct wave *w, const struct insn *i, const struct form
             memcpy(y[n], b[k[e & 1]], sizeof y[n]);
         }
         memcpy(d[r], vgpr(w, &i->op[0], 0) + at.element * LANES_64 + at.lane, f->m * sizeof(float));
-        add_row(&how, d[r], f->m, x, 1, y[0], 32, NULL, f->k / 2);
+        add_rows(
+            &how, d[r], 32, 1, f->m,
+            &(struct factors){.a = x, .b = y[0], .a_width = 1, .b_width = 32, .count = f->k / 2});
     }
     for (unsigned r = 0; r < f->m; r++) {
         const struct place at = result_run(f, r, 0);
