@@ -5,8 +5,9 @@
 Programs: build/{release,asan,tsan}/tests/*/test_* (cmocka), of tsan those of tests/threads.txt.
 Python: tests/**/test_*.py (pytest), with the release build, and of tests/cli each verb and each bad
 input once more with the command under ASan and UBSan; the file about the verb that has threads of
-its own also under TSan. Files named test_*_long* run only with --long, under sanitizers those of
-tests/long.txt; so do, under ASan, files that make many kernels: tests/kernels.txt, SANITIZED_LATE.
+its own also under TSan. Files named test_*_long* run only with --long, under sanitizers those
+programs that tests/long.txt has; so do, under ASan, files that make many kernels:
+tests/kernels.txt, SANITIZED_LATE.
 Exit status 1 when something failed or nothing ran.
 """
 
@@ -63,7 +64,9 @@ UNSANITIZED = ("test_docs.py", "test_house.py", "test_install.py", "test_problem
 SANITIZED_LATE = ("test_encoder.py", "test_experts.py", "test_hip.py", "test_mixtures.py",
                   "test_moe_align.py", "test_prewarm.py", "test_profile.py")
 # What takes longest is begun first: a long file begun last would keep one processor busy alone.
-FIRST = ("test_container", "test_prewarm", "test_differential", "test_base_kernels",
+FIRST = ("test_listing_long", "test_kills_long", "test_soak_long", "test_sim_room_long",
+         "test_verbs_long", "test_public_faults_long", "test_tidy_long", "test_fleet_jobs_long",
+         "test_container", "test_prewarm", "test_differential", "test_base_kernels",
          "test_public_faults", "test_remote", "test_remote_push", "test_foreign")
 
 SANITIZER_OPTIONS = {
@@ -323,7 +326,8 @@ def find_files(builds, words, wanted, every, long_too):
         found += [("release", p) for p in scripts]
     if "asan" in builds:
         left_out = UNSANITIZED if long_too else UNSANITIZED + SANITIZED_LATE
-        cli = [p for p in scripts if p.parent.name == "cli" and p.name not in left_out]
+        cli = [p for p in scripts if p.parent.name == "cli" and p.name not in left_out
+               and not is_long(p)]
         found += [("asan", p) for p in cli]
     if "tsan" in builds:
         found += [("tsan", p) for p in scripts if p.name == "test_prewarm.py"]
