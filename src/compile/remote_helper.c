@@ -187,7 +187,8 @@ static void refuse(struct fetch *f, const char *why)
     fetch_free(f);
 }
 
-/* Whether a transfer to which nothing was answered ended so that others would, too. */
+/* Whether a transfer that the server did not answer failed for a reason that all others would meet:
+ * its name, the connection, its certificate, or silence. */
 static bool is_unreachable(int result)
 {
     return result == CURLE_COULDNT_RESOLVE_HOST || result == CURLE_COULDNT_CONNECT ||
@@ -195,7 +196,8 @@ static bool is_unreachable(int result)
            result == CURLE_PEER_FAILED_VERIFICATION;
 }
 
-/* Each would take as long to find out the same. */
+/* Refuses all fetches that wait for their turn, when one that had it has found the server to be
+ * unreachable: each would take as long to find that out. */
 static void refuse_waiting(const char *why)
 {
     for (struct fetch *f = s.first, *next; f; f = next) {
@@ -347,7 +349,8 @@ static void begin(uint64_t id, const char *name, const struct fetch *what)
 
 /* Gives libcurl the fetches that have waited longest, as many as it can work at: what it had beyond
  * that would wait there for a connection, and libcurl 7.88 forgets some of those until a second has
- * passed, with all connections idle. The time that a fetch waited is not given to it again. */
+ * passed, with all connections idle. A fetch has TRANSFER_MS from when the host asked for it, so
+ * the time that it waited is taken off. */
 static void start(void)
 {
     for (struct fetch *f = s.first, *next; f; f = next) {
@@ -358,8 +361,8 @@ static void start(void)
         if (left <= 0) {
             refuse(f, "earlier transfers took all of its time");
         } else if (s.under_way < s.room) {
-            s.curl.easy_setopt(f->easy, CURLOPT_TIMEOUT_MS, left);
-            f->under_way = s.curl.multi_add_handle(s.multi, f->easy) == CURLM_OK;
+            f->under_way = s.curl.easy_setopt(f->easy, CURLOPT_TIMEOUT_MS, left) == CURLE_OK &&
+                           s.curl.multi_add_handle(s.multi, f->easy) == CURLM_OK;
             s.under_way += f->under_way;
             if (!f->under_way)
                 refuse(f, "libcurl does not take the transfer");
