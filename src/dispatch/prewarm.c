@@ -24,6 +24,7 @@ struct job {
 
 /* One of a window. */
 struct wanted {
+    struct hash128 key; /* the kernel's entry key, which outlives the kernel */
     struct kernel kernel;
     struct kernel_search search;
     bool searched;
@@ -33,9 +34,6 @@ struct wanted {
 struct window {
     size_t first, count;
     struct wanted *wanted;
-    /* Entry keys of what was fetched, which the other window reads while this one is stored. */
-    struct hash128 fetched[WINDOW];
-    size_t fetched_count;
 };
 
 struct prewarm {
@@ -109,15 +107,22 @@ static void search_job(void *user, size_t i)
         return;
     }
     wanted->searched = true;
+    wanted->key = wanted->kernel.entry_key;
     wanted->search.m_lo = 1;
     wanted->search.m_hi = w->m_max;
     wanted->search.claims = w->claims;
     wanted->search.keeps = true;
 }
 
-static bool is_key(const struct hash128 *a, const struct hash128 *b)
+static bool is_same(const struct wanted *a, const struct wanted *b)
 {
-    return !memcmp(a->bytes, b->bytes, sizeof a->bytes);
+    return !memcmp(a->key.bytes, b->key.bytes, sizeof a->key.bytes);
+}
+
+/* Whether a far tier gave the kernel, which is then still to be stored. */
+static bool is_fetched(const struct wanted *wanted)
+{
+    return wanted->searched && wanted->search.fetched.key_text;
 }
 
 /* Leaves a job to the next round, which finds the kernel in the cache, if it would be made or
@@ -126,16 +131,16 @@ static bool is_key(const struct hash128 *a, const struct hash128 *b)
  */
 static void leave_double(struct prewarm *w, size_t i)
 {
-    struct wanted *const all = w->making->wanted, *const wanted = &all[i];
-    const struct hash128 *const key = &wanted->kernel.entry_key;
+    const struct wanted *const all = w->making->wanted, *const before = w->storing->wanted;
+    struct wanted *const wanted = &w->making->wanted[i];
     bool is_double = false;
 
     if (!wanted->searched || wanted->kernel.bytes || w->claims == QUERN_CLAIMS_WAIT)
         return;
     for (size_t j = 0; j < i; j++)
-        is_double = is_double || (all[j].searched && is_key(&all[j].kernel.entry_key, key));
-    for (size_t j = 0; j < w->storing->fetched_count; j++)
-        is_double = is_double || is_key(&w->storing->fetched[j], key);
+        is_double = is_double || (all[j].searched && is_same(&all[j], wanted));
+    for (size_t j = 0; j < w->storing->count; j++)
+        is_double = is_double || (is_fetched(&before[j]) && is_same(&before[j], wanted));
     if (is_double) {
         kernel_abandon(w->ctx, &wanted->kernel, &wanted->search);
         wanted->searched = false;
@@ -169,10 +174,6 @@ static void make_window(struct prewarm *w)
     for (size_t i = 0; i < w->making->count; i++)
         leave_double(w, i);
     parallel_for(w->making->count, jobs, make_job, w);
-    w->making->fetched_count = 0;
-    for (size_t i = 0; i < w->making->count; i++)
-        if (w->making->wanted[i].searched && w->making->wanted[i].search.fetched.key_text)
-            w->making->fetched[w->making->fetched_count++] = w->making->wanted[i].kernel.entry_key;
 }
 
 /* Keeps what came from afar, and frees all kernels of a window. */
@@ -184,7 +185,7 @@ static void store_window(struct prewarm *w)
 
     for (size_t i = 0; i < w->storing->count; i++) {
         const struct store_record *const r = &all[i].search.fetched;
-        if (all[i].searched && r->key_text)
+        if (is_fetched(&all[i]))
             puts[n++] =
                 (struct store_put){.key = hash128_of(r->key_text, r->key_text_bytes), .record = r};
     }
@@ -192,10 +193,10 @@ static void store_window(struct prewarm *w)
     for (size_t i = 0; i < w->storing->count; i++)
         if (all[i].searched)
             kernel_free(w->ctx, &all[i].kernel);
-    w->storing->count = 0;
 }
 
-/* The two halves of a turn, which share nothing but the keys of what is stored. */
+/* The two halves of a turn. They share what leave_double reads of the window that is stored, which
+ * store_window does not write: its count, and of each kernel the key and whether it was fetched. */
 static void take_turn(void *user, size_t half)
 {
     if (half == 0)
@@ -210,7 +211,7 @@ static void make_round(struct prewarm *w, enum quern_claims claims)
     w->claims = claims;
     w->making = &w->windows[0];
     w->storing = &w->windows[1];
-    w->storing->fetched_count = 0;
+    w->storing->count = 0;
     for (size_t first = 0; first < w->count; first += WINDOW) {
         w->making->first = first;
         w->making->count = w->count - first < WINDOW ? w->count - first : WINDOW;

@@ -85,16 +85,20 @@ void store_account(struct store *s, uint64_t bytes)
 {
     static const char zeros[ENTRY_BYTES_MAX / WRITTEN_UNIT];
     const size_t more = (size_t)units(bytes);
+    size_t left = more;
     const int fd = open_written(s, O_WRONLY | O_APPEND);
     struct stat st;
     bool evict = false;
-    ssize_t n = 1;
 
     if (fd < 0)
         return;
-    for (size_t left = more; left && n > 0; left -= n > 0 ? (size_t)n : 0)
-        n = os.write(fd, zeros, left < sizeof zeros ? left : sizeof zeros);
-    if (n > 0 && os.fstat(fd, &st) == 0) {
+    while (left) {
+        const ssize_t n = os.write(fd, zeros, left < sizeof zeros ? left : sizeof zeros);
+        if (n <= 0)
+            break;
+        left -= (size_t)n;
+    }
+    if (!left && os.fstat(fd, &st) == 0) {
         const uint64_t total = (uint64_t)st.st_size;
         /* a file that had been empty says nothing of what was stored before: evicting counts that
          */

@@ -314,7 +314,7 @@ static void encode(struct store *s, struct putting *p)
              quern_last_error()->message);
 }
 
-/* Counts what became of an entry, and makes it known. Returns the bytes that the cache has more. */
+/* Counts what became of an entry, and makes it known. Returns by how many bytes the cache grew. */
 static size_t settle(struct store *s, const struct putting *p, bool opened, int result)
 {
     struct store_put *const put = p->put;

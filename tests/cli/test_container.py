@@ -156,8 +156,7 @@ def image(tmp_path_factory):
     secrets.mkdir()
     subprocess.run([COMMAND, "bundle", "keygen", secrets / "quern.key", secrets / "quern.pub"],
                    check=True, capture_output=True)
-    targets = {"TARGETS": " ".join(TARGETS)}
-    return build(directory, {"M": "1", **targets}, secrets)
+    return build(directory, {"M": "1", "TARGETS": " ".join(TARGETS)}, secrets)
 
 
 def host(image, *problems, target="gfx1151"):

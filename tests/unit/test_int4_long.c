@@ -14,7 +14,6 @@
 #include "t_explore.h"
 #include "t_runs.h"
 
-#include "base/thread.h"
 #include "target/target.h"
 
 #include <stdio.h>

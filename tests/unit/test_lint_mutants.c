@@ -112,7 +112,8 @@ static void the_scan_finds_what_is_wrong(void **state)
         quern_close(ctx);
     }
     print_tally();
-    assert_true(tally.kernels * 5 >= asked * 4); /* targets decline few */
+    /* of all problems targets decline a few, of the first two none */
+    assert_true(tally.kernels * 5 >= asked * (all ? 4 : 5));
     assert_true(tally.run > tally.kernels * 9 / 10);
 }
 

@@ -371,7 +371,14 @@ INLINE bool is_special(float f)
     return (bits_of_f32(f) & 0x7f800000u) == 0x7f800000u;
 }
 
-/* Takes the columns' factors for a step's k from `first` on. Whether any is infinite or none. */
+/* The k of factor n in the order in which they are added. */
+INLINE unsigned ordered(const struct factors *f, unsigned n)
+{
+    return f->order ? f->order[n] : n;
+}
+
+/* Fills in the columns' side of a step: factors `first` to first + p->count - 1 of all n columns.
+ * Returns whether any of them is an infinity or a NaN. */
 INLINE bool take_columns(const struct adder *how, const struct factors *f, unsigned first,
                          double of_zero, struct products *p, unsigned n)
 {
@@ -379,8 +386,7 @@ INLINE bool take_columns(const struct adder *how, const struct factors *f, unsig
     unsigned any = 0;
 
     for (unsigned k = 0; k < p->count; k++) {
-        const unsigned at = f->order ? f->order[first + k] : first + k;
-        const float *const y = f->b + at * f->b_width;
+        const float *const y = f->b + ordered(f, first + k) * f->b_width;
         for (unsigned c = 0; c < n; c++) {
             p->y[k][c] = (double)factor(how, y[c]);
             p->y_power[k][c] = factor_power(p->y[k][c], least, of_zero);
@@ -390,15 +396,15 @@ INLINE bool take_columns(const struct adder *how, const struct factors *f, unsig
     return any;
 }
 
-/* And those of row r. */
+/* Fills in the rows' side of that step: the factors of row r. Returns whether any of them is an
+ * infinity or a NaN. */
 INLINE bool take_row(const struct adder *how, const struct factors *f, unsigned first,
                      double of_zero, struct products *p, unsigned r)
 {
     bool special = false;
 
     for (unsigned k = 0; k < p->count; k++) {
-        const unsigned at = f->order ? f->order[first + k] : first + k;
-        const float x = factor(how, f->a[at * f->a_width + r]);
+        const float x = factor(how, f->a[ordered(f, first + k) * f->a_width + r]);
         p->x[k] = (double)x;
         p->x_power[k] = factor_power(p->x[k], (double)how->least[0], of_zero);
         special |= is_special(x);
@@ -426,10 +432,11 @@ void add_rows(const struct adder *how, float *sum, size_t sum_width, unsigned ro
     const bool large = is_cdna3(how) && how->least[0] < 0x1p-100f;
     struct products p;
 
-    for (unsigned r = 0; r < rows && cdna2; r++)
+    for (unsigned r = 0; r < rows && cdna2; r++) {
+        float *const of_row = sum + r * sum_width;
         for (unsigned c = 0; c < n; c++)
-            sum[r * sum_width + c] =
-                fabsf(sum[r * sum_width + c]) < 0x1p-126f ? 0 : sum[r * sum_width + c];
+            of_row[c] = fabsf(of_row[c]) < 0x1p-126f ? 0 : of_row[c];
+    }
     for (unsigned first = 0; first < f->count; first += p.count) {
         p.count = LEAST(how->model.step, f->count - first);
         const bool columns = take_columns(how, f, first, of_zero, &p, n);
