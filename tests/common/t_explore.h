@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tests with more cases than there is time for. They take the same ones each time, unless the
- * environment has EXPLORE, a number of seconds, as tests/run.py --long sets it: then others in each
- * run, and each walk below begins none after so many seconds. Such a test names the case that
- * failed, so that the failure can be had again. EXPLORE=86400 has a long test take every case.
+ * Tests with more cases than there is time for. They take the same cases each time, unless the
+ * environment has EXPLORE, a number of seconds, as tests/run.py --long sets it: then each run takes
+ * other cases, and a walk over them (below) begins no case when so many seconds are over. Such a
+ * test must name the case that failed, or the failure cannot be had again. EXPLORE=86400 has a long
+ * test take every case.
  */
 #ifndef T_EXPLORE_H
 #define T_EXPLORE_H
