@@ -15,9 +15,10 @@
 #define STAGES_MAX  6
 #define GROUPS_MAX  4 /* of four warps */
 #define ROWS_MAX    256
-#define UNIT        64 /* columns */
-#define UNITS_MAX   8  /* in a chunk, */
-#define OWN_MAX     4  /* and of a group of warps there */
+#define UNIT        64   /* columns */
+#define UNITS_MAX   8    /* in a chunk, */
+#define OWN_MAX     4    /* and of a group of warps there */
+#define BATCH       4096 /* numbers of A that a warp has under way */
 #define PARTS       4 /* of a multiprocessor, which have a fourth of its warps and registers each */
 
 /* Cycles at 1.98 GHz, fitted to 40 kernels of six layers and M = 32 and 64: all but four took what
@@ -68,6 +69,12 @@ static int groups(const struct plan *p)
 static int a_warps(const struct plan *p)
 {
     return p->waves - groups(p) * 4 - 1;
+}
+
+/* Of A's rows in a stage, of which a warp loads one at a time. */
+static int64_t batches(const struct plan *p)
+{
+    return p->m_tile * chunk(p) / BATCH;
 }
 
 /* Of sums that groups exchange, of 128 bytes each. */
@@ -154,6 +161,8 @@ static void try_stages(struct plan *p, struct model_ranking *ranking)
         (nvidia_has_table(&p->problem) && exchanged(p) > SUMS_MAX))
         return;
     for (p->slab.stages = 2; p->slab.stages <= STAGES_MAX; p->slab.stages++) {
+        if (a_warps(p) > p->slab.stages * batches(p))
+            continue;
         const int64_t bytes = other_bytes(p) + p->slab.stages * stage_bytes(p);
         if (bytes > p->target->lds_bytes)
             return;
@@ -180,8 +189,8 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
                 p.rows_per_workgroup = rows;
                 if (p.slab.units * p.slab.k_parts == 1 || groups(&p) > GROUPS_MAX)
                     continue;
-                /* three groups and four warps would leave those too few registers */
-                for (int fill = 2; fill <= (groups(&p) > 2 ? 2 : 4); fill *= 2) {
+                /* as many as a multiprocessor's parts have in common: one less saves nothing */
+                for (int fill = PARTS - 1; fill <= (groups(&p) > 2 ? 3 : 7); fill += PARTS) {
                     p.waves = groups(&p) * 4 + 1 + fill;
                     try_stages(&p, ranking);
                 }

@@ -275,14 +275,15 @@ static const struct run runs[] = {
     {"wq=none n=274 k=1056 a=bf16 bias=1 act=silu_mul glu=halves", 9, NULL, 2},
     {"wq=fp8 n=130 k=1088 a=fp8 c=f16 act=swiglu_oai glu=interleaved", 4, NULL, 1},
     /* slab_w4: one group and several for a slab, chunks whole and ragged, tiles and slices */
-    {"wq=nf4 n=130 k=512 a=bf16", 32, SLAB(7, 64, 1, 2, 3, 1)},
-    {"wq=nf4 n=275 k=1088 a=bf16 bias=1", 29, SLAB(19, 112, 2, 2, 2, 2)},
-    {"wq=fp4 n=160 k=512 a=bf16 c=f32 scale=nested", 64, SLAB(19, 80, 2, 1, 3, 1)},
-    {"wq=mxfp4 n=96 k=320 a=bf16 bias=1", 50, SLAB(11, 48, 2, 2, 2, 1)},
-    {"wq=nf4 n=96 k=512 group=512 a=bf16", 40, SLAB(11, 32, 2, 1, 2, 1)},
-    {"wq=int4 n=100 k=640 a=bf16 zero=u8 bias=1", 64, SLAB(19, 64, 4, 1, 2, 1)},
-    {"wq=int4 n=250 k=512 a=bf16 layout=exl scale=f32 zero=scaled", 70, SLAB(19, 128, 2, 1, 2, 1)},
-    {"wq=int4 n=70 k=448 group=32 a=bf16 c=f32", 33, SLAB(11, 32, 2, 1, 4, 1)},
+    {"wq=nf4 n=130 k=512 a=bf16", 32, SLAB(8, 64, 1, 2, 3, 1)},
+    {"wq=nf4 n=275 k=1088 a=bf16 bias=1", 29, SLAB(20, 112, 2, 2, 2, 2)},
+    {"wq=fp4 n=160 k=512 a=bf16 c=f32 scale=nested", 64, SLAB(20, 80, 2, 1, 3, 1)},
+    {"wq=mxfp4 n=96 k=320 a=bf16 bias=1", 50, SLAB(12, 48, 2, 2, 2, 1)},
+    {"wq=nf4 n=96 k=512 group=512 a=bf16", 40, SLAB(12, 32, 2, 1, 2, 1)},
+    {"wq=int4 n=100 k=640 a=bf16 zero=u8 bias=1", 64, SLAB(20, 64, 4, 1, 2, 1)},
+    {"wq=int4 n=250 k=512 a=bf16 layout=exl scale=f32 zero=scaled", 70, SLAB(20, 128, 2, 1, 2, 1)},
+    {"wq=int4 n=70 k=704 group=64 a=bf16", 53, SLAB(12, 48, 1, 4, 3, 1)},
+    {"wq=int4 n=70 k=448 group=32 a=bf16 c=f32", 33, SLAB(12, 32, 2, 1, 4, 1)},
     /* lane_w4 */
     {"wq=nf4 n=100 k=320 a=f32", 1, NULL, 1},
     {"wq=fp4 n=33 k=1056 group=32 a=f32 scale=nested bias=1", 4, NULL, 1},
@@ -295,9 +296,9 @@ static const struct run runs[] = {
     {"wq=mxfp4 n=130 k=736 a=bf16 bias=1 act=swiglu_oai glu=interleaved", 7, NULL, 1},
     {"wq=int4 n=74 k=1664 a=f16 zero=u8 layout=exl act=swiglu_oai glu=halves", 2, NULL, 2},
     {"wq=fp4 n=100 k=1024 a=f16 c=f32 scale=nested act=silu_mul glu=interleaved", 64, NULL, 2},
-    {"wq=nf4 n=150 k=1088 a=bf16 bias=1 act=swiglu_oai glu=halves", 29, SLAB(19, 112, 2, 2, 2, 2)},
+    {"wq=nf4 n=150 k=1088 a=bf16 bias=1 act=swiglu_oai glu=halves", 29, SLAB(20, 112, 2, 2, 2, 2)},
     {"wq=int4 n=100 k=640 a=bf16 zero=u8 act=silu_mul glu=interleaved", 300,
-     SLAB(19, 64, 4, 1, 2, 1)},
+     SLAB(20, 64, 4, 1, 2, 1)},
     {"wq=fp4 n=34 k=1056 group=32 a=f32 scale=nested bias=1 act=silu_mul glu=halves", 4, NULL, 1},
     {"wq=int4 n=42 k=288 a=f32 group=32 zero=scaled act=swiglu_oai glu=halves", 7, NULL, 1},
     {"wq=mxfp4 n=2 k=64 a=f32 bias=1 act=swiglu_oai glu=interleaved", 1, NULL, 1},
@@ -310,14 +311,14 @@ static const struct run runs[] = {
     {"op=moe wq=fp8 n=40 k=320 a=fp8 experts=3 top_k=1 bias=1", 7, NULL, 1},
     {"op=moe wq=none n=34 k=96 a=bf16 experts=8 top_k=2 act=silu_mul glu=halves", 6, NULL, 2},
     {"op=moe wq=nf4 n=130 k=320 a=bf16 experts=3 top_k=2 bias=1 block_rows=64", 60,
-     SLAB(11, 112, 1, 2, 2, 4)},
+     SLAB(12, 112, 1, 2, 2, 4)},
     {"op=moe wq=mxfp4 n=100 k=192 a=bf16 experts=2 top_k=1 act=swiglu_oai glu=interleaved "
      "block_rows=64",
-     70, SLAB(11, 64, 2, 1, 2, 3)},
+     70, SLAB(12, 64, 2, 1, 2, 3)},
     {"op=moe wq=int4 n=70 k=128 a=bf16 zero=u8 experts=4 top_k=2 block_rows=64", 20,
-     SLAB(7, 48, 1, 2, 2, 9)},
+     SLAB(8, 48, 1, 2, 2, 9)},
     {"op=moe wq=fp4 n=66 k=448 a=bf16 c=f32 scale=nested experts=2 top_k=2 block_rows=32", 30,
-     SLAB(11, 80, 1, 2, 2, 5)},
+     SLAB(12, 80, 1, 2, 3, 5)},
     {"op=moe wq=int4 n=21 k=288 a=f32 group=32 zero=scaled experts=4 top_k=2 block_rows=8", 7, NULL,
      1},
     /* lane_dequant */
@@ -466,7 +467,7 @@ static const struct run ring_pairs = {"wq=nf4 n=130 k=512 a=bf16 bias=1 act=silu
                                       "waves=8 products=12 k_warps=4 row_warps=1 units=2 stages=2",
                                       1};
 static const struct run slab_pairs = {"wq=nf4 n=130 k=576 a=bf16 act=swiglu_oai glu=halves", 29,
-                                      SLAB(19, 112, 2, 1, 2, 1)};
+                                      SLAB(20, 112, 2, 1, 3, 1)};
 static const struct run lane_pairs = {"wq=nf4 n=98 k=320 a=f32 bias=1 act=silu_mul glu=halves", 3,
                                       NULL, 1};
 static const struct run ring_moe = {
@@ -481,8 +482,9 @@ static const struct run align = {"op=moe_align experts=40 top_k=4 block_rows=8",
 
 static const struct run slab_moe = {
     "op=moe wq=nf4 n=130 k=320 a=bf16 experts=3 top_k=2 block_rows=64", 60,
-    SLAB(7, 48, 1, 2, 2, 6)};
-static const struct run slab = {"wq=nf4 n=130 k=576 a=bf16", 29, SLAB(19, 112, 2, 1, 2, 1)};
+    SLAB(8, 48, 1, 2, 2, 6)};
+static const struct run slab = {"wq=nf4 n=130 k=576 a=bf16", 61, SLAB(20, 112, 2, 1, 2, 1)};
+static const struct run slab_int4 = {"wq=int4 n=70 k=320 a=bf16", 29, SLAB(12, 32, 2, 1, 3, 1)};
 
 static const struct fault {
     const struct run *run;
@@ -593,7 +595,7 @@ static const struct fault {
     {&slab, "if (!HAS_ROW(row) || own >= N)", "if (own >= N)", "operand c"},
     {&slab, "if (!HAS_ROW(row) || own >= N)", "if (!HAS_ROW(row))", "operand c"},
     {&slab_moe, "        find_rows(SLOT_NAME of_a, warp - WARPS - 1);\n", "", "which nobody wrote"},
-    {&slab_moe, "        sts<u32>(SLOTS + i * 4, A_ROW(i));\n    sync_warp();",
+    {&slab_moe, "        sts<u32>(SLOTS + i * 4, A_ROW(i));\n    sync_some(2, A_WARPS * 32);",
      "        sts<u32>(SLOTS + i * 4, A_ROW(i));", "shared memory"},
     {&slab_moe, "sts<u32>(SLOTS + i * 4, A_ROW(i))", "sts<u32>(SLOTS + i * 4, C_ROW(i))",
      "operand a"},
@@ -606,7 +608,11 @@ static const struct fault {
     {&slab, "    sync_some(1, WARPS * 32);\n    UNROLL for (u32 p = 1;",
      "    UNROLL for (u32 p = 1;", "shared memory"},
     {&slab, "smaller(column / BLOCK, BLOCKS - SCALES)", "column / BLOCK", "operand scales"},
-    {&slab, "barrier_init(FULL + i * 8, 32 + A_WARPS);", "barrier_init(FULL + i * 8, 32 + 1);", ""},
+    {&slab, "barrier_init(FULL + i * 8, 32 + BATCHES);", "barrier_init(FULL + i * 8, 32 + 1);", ""},
+    {&slab, "        barrier_wait(EMPTY + next.at.stage * 8, next.at.parity ^ 1);\n", "", ""},
+    {&slab, "batch += A_WARPS;", "batch += 1;", ""},
+    {&slab, "batch >= BATCHES; batch -= BATCHES", "batch >= BATCHES; batch = 0", ""},
+    {&slab_int4, "            order_a(pairs);\n", "", NULL},
     {&slab, "own = n + j / 2 % 2 * 8", "own = n + j % 2 * 8", ""},
     {&slab, "    await_launch_in_front();\n", "",
      "store to operand c before the launch in front is waited for"},

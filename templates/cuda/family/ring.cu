@@ -250,8 +250,10 @@ template <bool ALIGNED> DEVICE void load_a_unit(const a_element *from, u32 (&pai
         UNROLL for (u32 i = 0; i < 8; i++)
             pairs[i] = pair_of_word(bytes[i / 2], i % 2, 0);
     } else {
-        UNROLL for (u32 i = 0; i < UNIT / 32; i++)
+        UNROLL for (u32 i = 0; i < UNIT / 32; i++) {
             load_a_piece<ALIGNED>(from + i * 8, &pairs[i * 4]);
+            order_a(&pairs[i * 4]);
+        }
     }
 }
 

@@ -90,12 +90,33 @@ DEVICE void fill_weights(SCALE_OPERANDS walk at, const u8 *b)
 
 // ---- A ----
 
-// Eight lanes load 64 columns of a row, 16 bytes each, so a warp loads four rows at a time. It has
-// OWN_ROWS rows of the tile, and a batch of at most 16 such loads under way; the first batch of a
-// stage is asked for before the warp waits for room to store it.
-constexpr u32 OWN_ROWS = M_TILE / A_WARPS, BATCH_ROWS = smaller(OWN_ROWS, 64 / STAGE_UNITS);
-constexpr u32 UNDER_WAY = BATCH_ROWS / 4 * STAGE_UNITS;
-static_assert(OWN_ROWS % 8 == 0 && OWN_ROWS % BATCH_ROWS == 0, "rows of eight, as swizzles are");
+// Eight lanes load 64 columns of a row, 16 bytes each, so a warp loads four rows at a time, and has
+// a batch of 16 such loads under way: more would not fit into its registers. Batches are dealt out
+// to warps in turn, and a warp asks for its next one before it waits for room to store it. Warps
+// may be no further apart than the ring is long: a barrier tells only one phase from the next.
+constexpr u32 UNDER_WAY = 16, BATCH_ROWS = 4 * UNDER_WAY / STAGE_UNITS;
+constexpr u32 BATCHES = M_TILE / BATCH_ROWS; // of a stage
+static_assert(BATCH_ROWS % 8 == 0 && BATCHES * BATCH_ROWS == M_TILE, "rows of eight, as swizzles");
+static_assert(A_WARPS <= BATCHES * STAGES, "the plan takes no more");
+
+// The batches of a warp.
+struct batch_walk {
+    walk at;
+    u32 batch;
+
+    DEVICE batch_walk(const walk &first, u32 warp) : at(first), batch(warp) { carry(); }
+    DEVICE u32 first_row() const { return batch * BATCH_ROWS; }
+    DEVICE void advance()
+    {
+        batch += A_WARPS;
+        carry();
+    }
+    DEVICE void carry()
+    {
+        NO_UNROLL for (; batch >= BATCHES; batch -= BATCHES)
+            at.advance();
+    }
+};
 
 struct rows_of_a {
     const u16 *a;
@@ -140,56 +161,50 @@ DEVICE void store_batch(const u32 (&v)[UNDER_WAY][4], u32 stage, u32 first)
     const u32 at = A_RING + stage * A_BYTES + (first + t) * 128 + lane % 8 / 2 * 4;
 
     UNROLL for (u32 q = 0; q < BATCH_ROWS / 4; q++) {
-        UNROLL for (u32 j = 0; j < 4; j++) {
-            const u32 to = at + ((half + j) ^ (q % 2 * 4 + t)) * 16;
-            UNROLL for (u32 u = 0; u < STAGE_UNITS; u++)
-                sts<u32>(to + u * (M_TILE * 128) + q * 512, v[q * STAGE_UNITS + u][j]);
+        UNROLL for (u32 u = 0; u < STAGE_UNITS; u++) {
+            const u32(&piece)[4] = v[q * STAGE_UNITS + u];
+            u32 pairs[4] = {piece[0], piece[1], piece[2], piece[3]};
+            order_a(pairs);
+            UNROLL for (u32 j = 0; j < 4; j++) {
+                const u32 to = at + ((half + j) ^ (q % 2 * 4 + t)) * 16;
+                sts<u32>(to + u * (M_TILE * 128) + q * 512, pairs[j]);
+            }
         }
     }
 }
 
-template <bool ALIGNED> DEVICE void fill_a_as(walk at, const rows_of_a &a, u32 part)
+template <bool ALIGNED> DEVICE void fill_a_as(batch_walk next, const rows_of_a &a)
 {
     u32 v[UNDER_WAY][4];
-    walk ahead = at;
 
-    if (at.more())
-        load_batch<ALIGNED>(v, a, 0, part * OWN_ROWS);
-    NO_UNROLL for (; at.more(); at.advance()) {
-        barrier_wait(EMPTY + at.stage * 8, at.parity ^ 1);
-        ahead.advance();
-        NO_UNROLL for (u32 row = 0; row < OWN_ROWS; row += BATCH_ROWS) {
-            if (row)
-                load_batch<ALIGNED>(v, a, at.chunk, part * OWN_ROWS + row);
-            store_batch(v, at.stage, part * OWN_ROWS + row);
-        }
+    NO_UNROLL for (; next.at.more(); next.advance()) {
+        load_batch<ALIGNED>(v, a, next.at.chunk, next.first_row());
+        barrier_wait(EMPTY + next.at.stage * 8, next.at.parity ^ 1);
+        store_batch(v, next.at.stage, next.first_row());
         fence_async();
         sync_warp();
         if (item() % 32 == 0)
-            barrier_arrive(FULL + at.stage * 8);
-        if (ahead.more())
-            load_batch<ALIGNED>(v, a, ahead.chunk, part * OWN_ROWS);
+            barrier_arrive(FULL + next.at.stage * 8);
     }
 }
 
-// Notes the rows of A of a warp's slots, which it alone looks up: each load of A would else wait
-// for the load of its choice.
+// Notes the rows of A of all slots: each load of A would else wait for the load of its choice.
 DEVICE void find_rows(SLOT_PARAMETER const rows_of_a &of_a, u32 part)
 {
 #if MOE
     const u32 first = of_a.first, m = of_a.m;
-    for (u32 i = part * OWN_ROWS + item() % 32; i < (part + 1) * OWN_ROWS; i += 32)
+    for (u32 i = part * 32 + item() % 32; i < M_TILE; i += A_WARPS * 32)
         sts<u32>(SLOTS + i * 4, A_ROW(i));
-    sync_warp();
+    sync_some(2, A_WARPS * 32);
 #endif
 }
 
-DEVICE void fill_a(walk at, const rows_of_a &a, u32 part)
+DEVICE void fill_a(const walk &at, const rows_of_a &a, u32 part)
 {
     if (((u64)a.a | (u64)a.lda * 2) % 16 == 0)
-        fill_a_as<true>(at, a, part);
+        fill_a_as<true>(batch_walk(at, part), a);
     else
-        fill_a_as<false>(at, a, part);
+        fill_a_as<false>(batch_walk(at, part), a);
 }
 
 // ---- Products ----
@@ -239,34 +254,35 @@ DEVICE u32 packed_at(u32 row, u32 unit)
     return row * ROW_BYTES + (piece ^ swizzle(row)) * 16 + q % 2 * 8;
 }
 
-// The products of one step. Units take turns with two sets of registers: one is decoded into while
-// the matrix unit reads the other.
-DEVICE void multiply(float (&sums)[SUMS], const row_scales &upper, const row_scales &lower,
-                     const walk &at, u32 row, u32 k_part, float added)
-{
-    const u32 copy = item() % 32 * 4, w = W_RING + at.stage * W_BYTES;
-    const bool has_rows = row < ROWS; // a slab may have fewer than 64
-    u32x2 x[UNITS] = {}, y[UNITS] = {};
-    u32 f[2][16] = {};
+// Decoded weights of two units: the matrix unit reads one set while the other is decoded into.
+typedef u32 decoded[2][16];
 
-    if (has_rows) {
-        UNROLL for (u32 u = 0; u < UNITS; u++) {
-            x[u] = lds<u32x2>(w + packed_at(row, k_part * UNITS + u));
-            y[u] = lds<u32x2>(w + packed_at(row, k_part * UNITS + u), 8 * ROW_BYTES);
+// Decodes a lane's weights of a unit, of two rows of W, in the order of the matrix operand.
+DEVICE void decode(u32 (&to)[16], const row_scales &upper, const row_scales &lower, u32 w, u32 row,
+                   u32 k_part, u32 unit, float added)
+{
+    const u32 copy = item() % 32 * 4, at = w + packed_at(row, k_part * UNITS + unit);
+    const u32x2 x = lds<u32x2>(at), y = lds<u32x2>(at, 8 * ROW_BYTES);
+    const decoder above(upper, unit, added), below(lower, unit, added);
+
+    UNROLL for (u32 j = 0; j < 4; j++) {
+        const u32 one = j / 2 ? x.y : x.x, two = j / 2 ? y.y : y.x;
+        UNROLL for (u32 h = 0; h < 2; h++) {
+            to[j * 4 + h * 2] = above(one, j % 2 * 2 + h, copy);
+            to[j * 4 + h * 2 + 1] = below(two, j % 2 * 2 + h, copy);
         }
     }
+}
+
+// The products of one step. A slab may have fewer than 64 rows of W: in place of others its warps
+// multiply what they have, and nobody stores that.
+DEVICE void multiply(float (&sums)[SUMS], decoded &weights, const row_scales &upper,
+                     const row_scales &lower, const walk &at, u32 row, u32 k_part, float added)
+{
     UNROLL for (u32 u = 0; u < UNITS; u++) {
-        u32(&now)[16] = f[u % 2];
-        if (has_rows) {
-            const decoder above(upper, u, added), below(lower, u, added);
-            UNROLL for (u32 j = 0; j < 4; j++) {
-                const u32 one = j / 2 ? x[u].y : x[u].x, two = j / 2 ? y[u].y : y[u].x;
-                UNROLL for (u32 h = 0; h < 2; h++) {
-                    now[j * 4 + h * 2] = above(one, j % 2 * 2 + h, copy);
-                    now[j * 4 + h * 2 + 1] = below(two, j % 2 * 2 + h, copy);
-                }
-            }
-        }
+        u32(&now)[16] = weights[u % 2];
+        if (row < ROWS)
+            decode(now, upper, lower, W_RING + at.stage * W_BYTES, row, k_part, u, added);
         products_begin();
         UNROLL for (u32 j = 0; j < 4; j++)
             warpgroup_mma(sums, now[j * 4], now[j * 4 + 1], now[j * 4 + 2], now[j * 4 + 3],
@@ -328,11 +344,13 @@ DEVICE void store(SLOT_PARAMETER const float (&sums)[SUMS], u32 n, const c_eleme
 DEVICE void consume(SCALE_OPERANDS SLOT_PARAMETER walk at, const c_element *bias, c_element *c,
                     u32 first, u32 m, i64 ldc)
 {
-    const u32 lane = item() % 32, warp = item() / 32, k_part = warp / (SLABS * 4);
+    const u32 lane = item() % 32, warp = item() / 32;
+    const u32 k_part = K_PARTS == 1 ? 0 : warp / (SLABS * 4);
     const u32 in_tile = warp % (SLABS * 4) * 16 + lane / 4;
     float added = 0; // to nested scales
     walk ahead = at;
     row_scales upper, lower;
+    decoded weights = {};
 
     load_scales(SCALE_NAMES upper, at, in_tile, k_part);
     load_scales(SCALE_NAMES lower, at, in_tile + 8, k_part);
@@ -355,7 +373,7 @@ DEVICE void consume(SCALE_OPERANDS SLOT_PARAMETER walk at, const c_element *bias
                 load_scales(SCALE_NAMES lower, ahead, in_tile + 8, k_part);
             }
             barrier_wait(FULL + at.stage * 8, at.parity);
-            multiply(sums, upper_now, lower_now, at, in_tile, k_part, added);
+            multiply(sums, weights, upper_now, lower_now, at, in_tile, k_part, added);
             sync_warp();
             if (lane == 0)
                 barrier_arrive(EMPTY + at.stage * 8);
@@ -398,7 +416,7 @@ KERNEL(SYMBOL, WAVES * 32)
     check_shared_start();
     if (item() == 0) {
         for (u32 i = 0; i < STAGES; i++) {
-            barrier_init(FULL + i * 8, 32 + A_WARPS);
+            barrier_init(FULL + i * 8, 32 + BATCHES);
             barrier_init(EMPTY + i * 8, WARPS);
         }
         barrier_init_fence();

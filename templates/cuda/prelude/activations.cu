@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 // Loading A, for families on matrix units, behind the template that says how weights are paired.
 
-// Sixteen bytes of A by one load, or where its rows are not aligned, by four.
+// Sixteen bytes of A by one load, or where its rows are not aligned, by four. They are in memory's
+// order: order_a, which waits for them, is for where they are needed.
 template <bool ALIGNED> DEVICE void load_a_piece(const void *from, u32 *to)
 {
     u32x4 v;
@@ -13,5 +14,4 @@ template <bool ALIGNED> DEVICE void load_a_piece(const void *from, u32 *to)
         v = {ldg_late(words), ldg_late(words + 1), ldg_late(words + 2), ldg_late(words + 3)};
     }
     to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
-    order_a(to);
 }

@@ -549,7 +549,8 @@ DEVICE u32 pair_of_word(u32 word, u32 index, u32)
 // ---- cuda/prelude/activations ----
 // Loading A, for families on matrix units, behind the template that says how weights are paired.
 
-// Sixteen bytes of A by one load, or where its rows are not aligned, by four.
+// Sixteen bytes of A by one load, or where its rows are not aligned, by four. They are in memory's
+// order: order_a, which waits for them, is for where they are needed.
 template <bool ALIGNED> DEVICE void load_a_piece(const void *from, u32 *to)
 {
     u32x4 v;
@@ -561,7 +562,6 @@ template <bool ALIGNED> DEVICE void load_a_piece(const void *from, u32 *to)
         v = {ldg_late(words), ldg_late(words + 1), ldg_late(words + 2), ldg_late(words + 3)};
     }
     to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
-    order_a(to);
 }
 
 // ---- cuda/prelude/rows ----
@@ -830,8 +830,10 @@ template <bool ALIGNED> DEVICE void load_a_unit(const a_element *from, u32 (&pai
         UNROLL for (u32 i = 0; i < 8; i++)
             pairs[i] = pair_of_word(bytes[i / 2], i % 2, 0);
     } else {
-        UNROLL for (u32 i = 0; i < UNIT / 32; i++)
+        UNROLL for (u32 i = 0; i < UNIT / 32; i++) {
             load_a_piece<ALIGNED>(from + i * 8, &pairs[i * 4]);
+            order_a(&pairs[i * 4]);
+        }
     }
 }
 
