@@ -71,7 +71,7 @@ static int a_warps(const struct plan *p)
     return p->waves - groups(p) * 4 - 1;
 }
 
-/* Of A's rows in a stage, of which a warp loads one at a time. */
+/* Of A in a stage: each is loaded by one warp. */
 static int64_t batches(const struct plan *p)
 {
     return p->m_tile * chunk(p) / BATCH;
@@ -91,8 +91,9 @@ static int64_t other_bytes(const struct plan *p)
            STAGES_MAX * 16 + (p->block_rows ? p->m_tile * 4 : 0);
 }
 
-/* Registers of a warp that multiplies: sums, packed weights and scales of two rows in this step and
- * scales of the next, two sets of decoded weights, addresses. */
+/* Registers of a warp that multiplies, at most: sums, packed weights of a step's units, which the
+ * compiler may load ahead, scales of two rows in this step and the next, two sets of decoded
+ * weights, addresses. */
 static int registers(const struct plan *p)
 {
     const int units = p->slab.units;
@@ -162,7 +163,7 @@ static void try_stages(struct plan *p, struct model_ranking *ranking)
         return;
     for (p->slab.stages = 2; p->slab.stages <= STAGES_MAX; p->slab.stages++) {
         if (a_warps(p) > p->slab.stages * batches(p))
-            continue;
+            continue; /* a warp may not skip more stages than the ring has */
         const int64_t bytes = other_bytes(p) + p->slab.stages * stage_bytes(p);
         if (bytes > p->target->lds_bytes)
             return;
@@ -189,7 +190,9 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
                 p.rows_per_workgroup = rows;
                 if (p.slab.units * p.slab.k_parts == 1 || groups(&p) > GROUPS_MAX)
                     continue;
-                /* as many as a multiprocessor's parts have in common: one less saves nothing */
+                /* With these and the one for weights, warps are a multiple of the multiprocessor's
+                 * parts: one warp less would free no registers. Seven beside twelve that multiply
+                 * would leave those too few. */
                 for (int fill = PARTS - 1; fill <= (groups(&p) > 2 ? 3 : 7); fill += PARTS) {
                     p.waves = groups(&p) * 4 + 1 + fill;
                     try_stages(&p, ranking);

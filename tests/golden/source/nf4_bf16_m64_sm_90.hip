@@ -753,7 +753,7 @@ DEVICE void order_a(u32 *) {}
 // Loading A, for families on matrix units, behind the template that says how weights are paired.
 
 // Sixteen bytes of A by one load, or where its rows are not aligned, by four. They are in memory's
-// order: order_a, which waits for them, is for where they are needed.
+// order: order_a is for where they are used, because int4's waits for them.
 template <bool ALIGNED> DEVICE void load_a_piece(const void *from, u32 *to)
 {
     u32x4 v;
@@ -875,8 +875,9 @@ DEVICE void fill_weights(SCALE_OPERANDS walk at, const u8 *b)
 
 // Eight lanes load 64 columns of a row, 16 bytes each, so a warp loads four rows at a time, and has
 // a batch of 16 such loads under way: more would not fit into its registers. Batches are dealt out
-// to warps in turn, and a warp asks for its next one before it waits for room to store it. Warps
-// may be no further apart than the ring is long: a barrier tells only one phase from the next.
+// to warps in turn, and a warp asks for its next one before it waits for room to store it. From one
+// batch of a warp to its next there may be no more stages than the ring has, because a barrier
+// tells a phase only from the one before.
 constexpr u32 UNDER_WAY = 16, BATCH_ROWS = 4 * UNDER_WAY / STAGE_UNITS;
 constexpr u32 BATCHES = M_TILE / BATCH_ROWS; // of a stage
 static_assert(BATCH_ROWS % 8 == 0 && BATCHES * BATCH_ROWS == M_TILE, "rows of eight, as swizzles");
@@ -1057,8 +1058,8 @@ DEVICE void decode(u32 (&to)[16], const row_scales &upper, const row_scales &low
     }
 }
 
-// The products of one step. A slab may have fewer than 64 rows of W: in place of others its warps
-// multiply what they have, and nobody stores that.
+// The products of one step. A slab may have fewer than 64 rows of W: warps of the others multiply
+// the zeros that `weights` begins with, and nobody stores that.
 DEVICE void multiply(float (&sums)[SUMS], decoded &weights, const row_scales &upper,
                      const row_scales &lower, const walk &at, u32 row, u32 k_part, float added)
 {

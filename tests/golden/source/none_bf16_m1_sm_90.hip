@@ -550,7 +550,7 @@ DEVICE u32 pair_of_word(u32 word, u32 index, u32)
 // Loading A, for families on matrix units, behind the template that says how weights are paired.
 
 // Sixteen bytes of A by one load, or where its rows are not aligned, by four. They are in memory's
-// order: order_a, which waits for them, is for where they are needed.
+// order: order_a is for where they are used, because int4's waits for them.
 template <bool ALIGNED> DEVICE void load_a_piece(const void *from, u32 *to)
 {
     u32x4 v;
