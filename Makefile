@@ -34,6 +34,8 @@ PCRE2    := -l:libpcre2-8.a
 # `make V=1` shows the commands.
 Q        := $(if $(V),,@)
 say       = @printf '  %-6s %s\n' $(1) $(2)
+# Writes a text to the target, which stays as old as it is if it holds that already.
+keep      = $(Q)mkdir -p $(@D); printf '%s' '$(1)' | cmp -s - $@ || printf '%s' '$(1)' > $@
 
 # ---- the library --------------------------------------------------------------------------------
 # The software GPU's instruction bodies, src/sim/exec/, are not in the library: they are shared
@@ -130,14 +132,21 @@ EXECFLAGS += -g1 $(if $(filter address,$(subst $(comma), ,$(SAN))),-Og,$(if $(SA
 
 # What is in exec/wave/ writes nothing but the registers of its wave, and their shadow, which no
 # other thread sees: with ThreadSanitizer's calls in it, it runs thirty times slower and shows
-# nothing. So the thread build takes the release build's objects of it.
-ifneq ($(filter thread,$(SAN)),)
+# nothing. So the thread build takes the release build's objects of it, and so does the address
+# build, for which they take a third of its compiler's time: WATCH_WAVES=1, as check-long has it,
+# compiles them for AddressSanitizer.
+WATCH_WAVES ?=
+ifneq ($(filter thread,$(SAN))$(if $(WATCH_WAVES),,$(SAN)),)
 UNWATCHED    := $(filter $(B)/src/sim/exec/wave/%,$(EXEC_SRC:%.c=$(B)/%.x86_64.o))
 WAVE_ISA     := $(or $(filter x86_64_v3,$(RUNNABLE)),x86_64)
 RELEASE_WAVE := $(UNWATCHED:$(B)/%.x86_64.o=build/release/%.$(WAVE_ISA).o)
 $(RELEASE_WAVE) &: always
 	@+$(MAKE) --no-print-directory B=build/release SAN= $(RELEASE_WAVE)
 endif
+
+# Whose objects a library of bodies was linked from; it is linked again when they are another's.
+$(B)/gen/waves: always
+	$(call keep,$(or $(RELEASE_WAVE),its own))
 
 # Bodies call nothing outside their library but libc's and libm's functions.
 define EXEC_RULE
@@ -147,11 +156,11 @@ $(B)/src/sim/exec/%.$(1).o: src/sim/exec/%.c
 	$$(Q)$$(COMPILE) $$(EXECFLAGS) -march=$(2) -c $$< -o $$@
 $(B)/src/sim/exec/exec_export.$(1).o: $(B)/gen/sim_stamp.h
 $(B)/libexec/quern/quern-sim-$(1).so: $(filter-out $(UNWATCHED),$(EXEC_SRC:%.c=$(B)/%.$(1).o)) \
-    $(RELEASE_WAVE) $(B)/src/sim/fault.o $(B)/src/sim/guest.o
+    $(RELEASE_WAVE) $(B)/src/sim/fault.o $(B)/src/sim/guest.o $(B)/gen/waves
 	@mkdir -p $$(@D)
 	$$(call say,LD,$$@)
-	$$(Q)$$(CC) -shared $$(SANFLAGS) $$(if $$(SAN),,-Wl$$(comma)--no-undefined) -o $$@ $$^ \
-	    -pthread -lm
+	$$(Q)$$(CC) -shared $$(SANFLAGS) $$(if $$(SAN),,-Wl$$(comma)--no-undefined) -o $$@ \
+	    $$(filter %.o,$$^) -pthread -lm
 endef
 $(eval $(call EXEC_RULE,x86_64,$(PLAIN)))
 ifeq ($(SAN),)
@@ -538,8 +547,9 @@ check-hw: build $(B)/tests/sim/test_sim_adders
 # What `make check` runs, with other cases where a test walks over some of many, and what is longer.
 check-long: setup
 	@$(MAKE) --no-print-directory $(JOBS) build tests long
-	@$(MAKE) --no-print-directory sanitized
-	@$(MAKE) --no-print-directory $(JOBS) B=build/asan SAN=address,undefined sanitized_long
+	@$(MAKE) --no-print-directory WATCH_WAVES=1 sanitized
+	@$(MAKE) --no-print-directory $(JOBS) B=build/asan SAN=address,undefined WATCH_WAVES=1 \
+	  sanitized_long
 	@$(MAKE) --no-print-directory $(JOBS) B=build/tsan SAN=thread threaded_long
 	@python3 tests/run.py --long
 
@@ -603,10 +613,8 @@ INSTALLED = bin/quern libexec/quern/quern-worker libexec/quern/quern-remote $(BO
 READY := $(B)/install
 READY_OBJ := $(filter-out $(B)/src/base/place.o $(B)/gen/base_shipped.o,$(LIB_OBJ)) \
              $(READY)/place.o $(READY)/base_shipped.o
-# written when it is another one
 $(READY)/prefix: always
-	@mkdir -p $(@D)
-	$(Q)printf '%s' '$(PREFIX)' | cmp -s - $@ || printf '%s' '$(PREFIX)' > $@
+	$(call keep,$(PREFIX))
 $(READY)/place.o: src/base/place.c $(READY)/prefix
 	$(call say,CC,$@)
 	$(Q)$(COMPILE) -DQUERN_LIBEXEC='"$(PREFIX)/libexec/quern"' -c $< -o $@

@@ -4,8 +4,8 @@
 
 Programs: build/{release,asan,tsan}/tests/*/test_* (cmocka), of tsan those of tests/threads.txt.
 Python: tests/**/test_*.py (pytest), with the release build, and of tests/cli each verb and each bad
-input once more with the command under ASan and UBSan; the file about the verb that has threads of
-its own also under TSan. Files named test_*_long* run only with --long, under sanitizers those
+input once more with the command under ASan and UBSan; of the file about the verb that has threads
+of its own the tests marked so also under TSan, with --long all of them. Files named test_*_long* run only with --long, under sanitizers those
 programs that tests/long.txt has; so do, under ASan, files that make many kernels:
 tests/kernels.txt, SANITIZED_LATE.
 Exit status 1 when something failed or nothing ran.
@@ -61,11 +61,12 @@ OUTPUT_LINES = 200  # of a failing file: beyond, those of its passing tests are 
 UNSANITIZED = ("test_docs.py", "test_house.py", "test_install.py", "test_problem_text.py",
                "test_properties.py", "test_tables.py")
 # Those that make or run many kernels, in the same ways as others do: sanitized with --long alone.
-SANITIZED_LATE = ("test_encoder.py", "test_experts.py", "test_hip.py", "test_mixtures.py",
-                  "test_moe_align.py", "test_prewarm.py", "test_profile.py")
+SANITIZED_LATE = ("test_bench.py", "test_encoder.py", "test_experts.py", "test_hip.py",
+                  "test_mixtures.py", "test_moe_align.py", "test_prewarm.py", "test_profile.py")
 # What takes longest is begun first: a long file begun last would keep one processor busy alone.
 FIRST = ("test_listing_long", "test_kills_long", "test_soak_long", "test_sim_room_long",
          "test_verbs_long", "test_public_faults_long", "test_tidy_long", "test_fleet_jobs_long",
+         "test_base_swaps_long", "test_figures_long", "test_tables_long",
          "test_container", "test_prewarm", "test_differential", "test_base_kernels",
          "test_public_faults", "test_remote", "test_remote_push", "test_foreign")
 

@@ -41,9 +41,9 @@
  * started; where a bundle is compressed for each and most calls are those of reading the cache's
  * directories; elsewhere. */
 #ifndef WORKER_STEP
-#define WORKER_STEP 300
-#define BUNDLE_STEP 11
-#define CALL_STEP   (T_SANITIZED ? 5 : 15)
+#define WORKER_STEP 600
+#define BUNDLE_STEP 23
+#define CALL_STEP   (T_SANITIZED ? 11 : 31)
 #endif
 #ifndef LASTS /* whether an error is tried for ever too */
 #define LASTS(error) ((error) == EIO || (error) == EINTR)

@@ -441,7 +441,10 @@ int main(void)
             struct answers t = {
                 .target = targets[i], .type = (enum layer_type)type, .check = QUERN_CHECK_FULL};
             t.rocm = "70";
-            add(answers_are_right, "answers", t);
+            /* the full check runs the same instructions: types take turns, except in check-long
+             * (EXPLORE), which has all */
+            if (T_SANITIZED || getenv("EXPLORE") || type == (int)i % 3)
+                add(answers_are_right, "answers", t);
             t.rocm = NEWEST_ROCM;
             t.check = QUERN_CHECK_FAST;
             add(answers_are_right, "answers", t);

@@ -184,9 +184,9 @@ static void check_layer(quern_ctx *ctx, const char *target, const char *words, u
     quern_op_release(op);
 }
 
-/* Many layers by the few kernels that are compiled for the first; each kind on every other target.
- * Of the sizes of a kind one, each with another target or kind: all in
- * test_base_kernels_whole_long.c. */
+/* Many layers by the few kernels that are compiled for the first. Each kind on one target, by one of
+ * its sizes, another for each target and kind; in test_base_kernels_whole_long.c each by all sizes
+ * on every other target. */
 static void test_sizes(void **state)
 {
     static const char *const targets[] = {"gfx90a", "gfx942", "gfx1100", "gfx1201"};
@@ -196,7 +196,8 @@ static void test_sizes(void **state)
         quern_ctx *const ctx = t_open(targets[t], t_cache, QUERN_JIT_ON);
         for (int i = 0; i < COUNT(kinds) * SIZES; i++) {
             char words[192];
-            if ((i / SIZES + t) % 2 || (i % SIZES + i / SIZES + t) % SIZES_ONE_IN ||
+            if ((i / SIZES + t) % (SIZES_ONE_IN > 1 ? COUNT(targets) : 2) ||
+                (i % SIZES + i / SIZES + t) % SIZES_ONE_IN ||
                 !decodes(targets[t], &kinds[i / SIZES]))
                 continue;
             layer_words(&kinds[i / SIZES], i % SIZES, words);
