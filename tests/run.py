@@ -5,9 +5,9 @@
 Programs: build/{release,asan,tsan}/tests/*/test_* (cmocka), of tsan those of tests/threads.txt.
 Python: tests/**/test_*.py (pytest), with the release build, and of tests/cli each verb and each bad
 input once more with the command under ASan and UBSan; of the file about the verb that has threads
-of its own the tests marked so also under TSan, with --long all of them. Files named test_*_long* run only with --long, under sanitizers those
-programs that tests/long.txt has; so do, under ASan, files that make many kernels:
-tests/kernels.txt, SANITIZED_LATE.
+of its own the tests marked so also under TSan, with --long all of them. Files named test_*_long*
+run only with --long, under sanitizers those programs that tests/long.txt has; so do, under ASan,
+files that make many kernels: tests/kernels.txt, SANITIZED_LATE.
 Exit status 1 when something failed or nothing ran.
 """
 

@@ -29,7 +29,7 @@ def test_a_figures_command(tmp_path, command):
     env["PATH"] = f"{COMMAND.parent}:{env['PATH']}"
     done = subprocess.run(["sh", "-euc", command], cwd=TOP, env=env, capture_output=True,
                           text=True, timeout=2 * 3600)
-    assert done.returncode == 0 and re.search(r"\d", done.stdout), (done.stdout, done.stderr)
+    assert done.returncode == 0 and re.search(r"\d", done.stdout), done.stdout + done.stderr
 
 
 @pytest.mark.skipif(not shutil.which("valgrind"), reason="no valgrind to count instructions with")
@@ -37,10 +37,14 @@ def test_the_machinery_takes_as_many_instructions_as_is_said(tmp_path):
     """Each within a quarter: compilers differ, and threads of the bench wait for each other."""
     text = (TOP / "docs/reliability.md").read_text()
     (table,) = re.findall(r"^## Speed of the machinery\n(.*?)\n## ", text, re.M | re.S)
-    said = [int(n.replace(",", "")) for n in re.findall(r"\| ([\d,]+) \|$", table, re.M)][:7]
+    cells = re.findall(r"\| ([^|]*) \|$", table, re.M)[:-1]  # the last row is a command's
+    said = [int(n.replace(",", "")) for cell in cells for n in re.findall(r"[\d,]*\d", cell)]
     program = COMMAND.parents[1] / "tests/bench/bench_machinery"
-    done = subprocess.run([program, tmp_path], cwd=TOP, env=clean_environment(tmp_path / "cache"),
-                          capture_output=True, text=True, timeout=3600, check=True)  # fmt: skip
+    env = clean_environment(tmp_path / "cache")
+    env.pop("T_THREADS", None)  # a bench is no test that ThreadSanitizer should see
+    done = subprocess.run([program, tmp_path], cwd=TOP, env=env, capture_output=True, text=True,
+                          timeout=3600, check=True)
     seen = [int(n) for n in re.findall(r"(\d+) instructions$", done.stdout, re.M)]
-    assert len(seen) == len(said) == 7, done.stdout
-    assert [n for n, most in zip(seen, said) if not most * 0.75 < n < most * 1.25] == []
+    seen = seen[:1] + seen[4:] + seen[1:4]  # as the table's rows are, ops after opening
+    assert len(seen) == len(said) == 14, done.stdout
+    assert [(n, most) for n, most in zip(seen, said) if not most * 0.75 < n < most * 1.25] == []

@@ -184,9 +184,9 @@ static void check_layer(quern_ctx *ctx, const char *target, const char *words, u
     quern_op_release(op);
 }
 
-/* Many layers by the few kernels that are compiled for the first. Each kind on one target, by one of
- * its sizes, another for each target and kind; in test_base_kernels_whole_long.c each by all sizes
- * on every other target. */
+/* Many layers by the few kernels that are compiled for the first. Each kind on one target, by one
+ * of its sizes, another for each target and kind; in test_base_kernels_whole_long.c each by all
+ * sizes on every other target. */
 static void test_sizes(void **state)
 {
     static const char *const targets[] = {"gfx90a", "gfx942", "gfx1100", "gfx1201"};
