@@ -173,6 +173,7 @@ endif
 # wheels carry, and the build's own library serves from. BASE_TARGETS: which targets. Some minutes;
 # equal sources and compilers give equal bytes. BASE: where `make install` takes them from. Those of
 # NVIDIA's targets are left out unless they are named: nothing scans their code.
+# A bench that was built before holds the library's objects, and so the digests of before.
 BASE ?= build/base
 BASE_TARGETS ?= $(shell $(COMMAND) targets --json | python3 -c 'import json, sys; \
     print(*(t["name"] for t in json.load(sys.stdin) if t["verified"] and t["vendor"] == "AMD"))')
@@ -184,7 +185,7 @@ base: all
 	@for t in $(BASE_TARGETS); do \
 	  python3 tools/base.py make $(COMMAND) build/base $$t || exit; done
 	@ln -sfn ../../../base $(B)/libexec/quern/base
-	@$(MAKE) --no-print-directory -j$$(nproc) build
+	@$(MAKE) --no-print-directory -j$$(nproc) build $(wildcard $(B)/tests/bench/bench_base)
 
 # Another stamp when any header changes that says how the library and the bodies share memory.
 $(B)/src/sim/bodies.o: $(B)/gen/sim_stamp.h
