@@ -144,7 +144,8 @@ $(RELEASE_WAVE) &: always
 	@+$(MAKE) --no-print-directory B=build/release SAN= $(RELEASE_WAVE)
 endif
 
-# Whose objects a library of bodies was linked from; it is linked again when they are another's.
+# gen/waves names the objects that a library of bodies is linked from. Make compares times alone: it
+# would keep a library of the release build's objects where WATCH_WAVES asks for others.
 $(B)/gen/waves: always
 	$(call keep,$(or $(RELEASE_WAVE),its own))
 
@@ -173,7 +174,8 @@ endif
 # wheels carry, and the build's own library serves from. BASE_TARGETS: which targets. Some minutes;
 # equal sources and compilers give equal bytes. BASE: where `make install` takes them from. Those of
 # NVIDIA's targets are left out unless they are named: nothing scans their code.
-# A bench that was built before holds the library's objects, and so the digests of before.
+# bench_base is linked again if it is there: it holds the library's objects, and with the digests of
+# before it would take the new bundles for a stranger's.
 BASE ?= build/base
 BASE_TARGETS ?= $(shell $(COMMAND) targets --json | python3 -c 'import json, sys; \
     print(*(t["name"] for t in json.load(sys.stdin) if t["verified"] and t["vendor"] == "AMD"))')

@@ -71,7 +71,7 @@ static int a_warps(const struct plan *p)
     return p->waves - groups(p) * 4 - 1;
 }
 
-/* Of A in a stage: each is loaded by one warp. */
+/* Batches of A in a stage, each of which one warp loads. */
 static int64_t batches(const struct plan *p)
 {
     return p->m_tile * chunk(p) / BATCH;

@@ -199,7 +199,8 @@ static const struct thing {
     [CREATE] = {"create", 1, 11, nothing_to_do, create, nothing_to_do},
     [LAUNCH] = {"launch", 50000, 50000, make_launch_ready, launch, launch_over},
     [ONE] = {"known", 50000, 50000, make_one_ready, find_one, one_over},
-    /* so many that waiting for a thousand ops, which takes as many calls as it likes, is nothing */
+    /* Making a thousand ops ready polls them, nobody knows how often: with fewer look-ups than two
+     * million, what that takes would show in the instructions of each. */
     [ANY] = {"any", 64 * MANY, 2048 * MANY, make_many_ready, find_any, many_over},
 };
 

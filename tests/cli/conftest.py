@@ -9,10 +9,12 @@ import subprocess
 import hypothesis
 import pytest
 
+EXPLORES = bool(os.environ.get("EXPLORE"))  # check-long, which takes what make check leaves out
+
 # Found examples are printed, not kept in the tree. The same examples every time, or with EXPLORE
 # others each time; and none fails for the time it takes.
 hypothesis.settings.register_profile(
-    "quern", database=None, deadline=None, derandomize=not os.environ.get("EXPLORE"),
+    "quern", database=None, deadline=None, derandomize=not EXPLORES,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )  # fmt: skip
 hypothesis.settings.load_profile("quern")
@@ -38,7 +40,7 @@ def pytest_configure(config):
 def pytest_collection_modifyitems(config, items):
     """What is about numbers is left out of sanitized runs, and of ThreadSanitizer's all that is not
     about threads, except in check-long (EXPLORE)."""
-    threads_only = COMMAND.parents[1].name == "tsan" and "EXPLORE" not in os.environ
+    threads_only = COMMAND.parents[1].name == "tsan" and not EXPLORES
 
     def is_left_out(item):
         if threads_only and not item.get_closest_marker("threads"):

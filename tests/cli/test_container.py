@@ -14,11 +14,11 @@ import subprocess
 
 import pytest
 
-from conftest import COMMAND, TOP
+from conftest import COMMAND, EXPLORES, TOP
 
 FILE = TOP / "examples/container/Dockerfile"
-TARGETS = ("gfx942", "gfx1151") if "EXPLORE" in os.environ else ("gfx1151",)
-MODELS = ("qwen3-0.6b", "llama-3.2-1b") if "EXPLORE" in os.environ else ("qwen3-0.6b",)
+TARGETS = ("gfx942", "gfx1151") if EXPLORES else ("gfx1151",)
+MODELS = ("qwen3-0.6b", "llama-3.2-1b") if EXPLORES else ("qwen3-0.6b",)
 
 # Arguments: the root to be, user:group, ro or rw, pairs of a directory of this machine and where
 # the root has it, --, and a command. /usr/local is the root's own, beside it as ROOT.local.
@@ -174,8 +174,7 @@ def test_the_image_serves_what_it_was_built_for(image):
     for target in TARGETS:
         done = host(image, target=target)
         assert (done.stdout, done.stderr) == ("the kernels of 2 layers were there\n", "")
-    # of the other model
-    if len(MODELS) > 1:
+    if len(MODELS) > 1:  # a layer of the second
         assert "kernels of 1 layer were there" in host(image, "wq=nf4 a=bf16 n=2048 k=8192").stdout
     done = image.run(["host"], "ro", {"QUERN_DEVICE": "none", "QUERN_TARGET": "gfx1151"})
     assert done.returncode == 2 and done.stderr == "usage: host ROWS PROBLEM...\n"

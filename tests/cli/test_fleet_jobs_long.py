@@ -150,7 +150,7 @@ def test_an_array_of_slurm(quern, slurm, tmp_path):
     assert words[:3] == ["sbatch", "--array", "1-4"]
     done = slurm.run("sbatch", "--wait", "--output", tmp_path / "part-%a.json", "--error",
                      tmp_path / "part-%a.err", *words[1:], QUERN_JOBS="1",
-                     SBATCH_NO_REQUEUE="1",  # what cannot be launched has failed
+                     SBATCH_NO_REQUEUE="1",  # else a job that cannot start waits for ever
                      **{k: v for k, v in clean_environment(tmp_path / "shared").items()
                         if k.startswith("QUERN_")})
     said = [(tmp_path / f"part-{i}.err").read_text() for i in range(1, 5)]

@@ -14,12 +14,17 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
+bool t_explores(void)
+{
+    return getenv("EXPLORE");
+}
+
 unsigned t_explore(unsigned bound)
 {
     unsigned number = 0;
 
     /* Of a few bytes getrandom gives all or, on a system without it, none: then it stays 0. */
-    if (getenv("EXPLORE") && getrandom(&number, sizeof number, 0) != sizeof number)
+    if (t_explores() && getrandom(&number, sizeof number, 0) != sizeof number)
         number = 0;
     return number % bound;
 }

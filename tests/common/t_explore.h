@@ -13,6 +13,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Whether this run takes other cases than the last, and tests without a long twin all of theirs. */
+bool t_explores(void);
+
 /* A number below `bound`, which is not 0: 0, or with EXPLORE drawn anew in each process. */
 unsigned t_explore(unsigned bound);
 

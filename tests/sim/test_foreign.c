@@ -21,6 +21,7 @@
 #include "foreign/wheel.h"
 #include "object/object.h"
 #include "t_build.h"
+#include "t_explore.h"
 
 #include <quern/sim.h>
 
@@ -443,7 +444,7 @@ int main(void)
             t.rocm = "70";
             /* the full check runs the same instructions: types take turns, except in check-long
              * (EXPLORE), which has all */
-            if (T_SANITIZED || getenv("EXPLORE") || type == (int)i % 3)
+            if (T_SANITIZED || t_explores() || type == (int)i % 3)
                 add(answers_are_right, "answers", t);
             t.rocm = NEWEST_ROCM;
             t.check = QUERN_CHECK_FAST;

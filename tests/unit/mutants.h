@@ -23,6 +23,7 @@
 
 #include "lint/lint.h"
 #include "t_context.h"
+#include "t_explore.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -586,7 +587,7 @@ static void print_tally(void)
     print_message("%d kernels, %d of them run, %d mutants\n", tally.kernels, tally.run, mutants);
     /* The judges do judge, but where time ended a walk over kernels before there were enough for a
      * wrong mutant of each kind. */
-    assert_true((getenv("EXPLORE") && tally.kernels < 12) ||
+    assert_true((t_explores() && tally.kernels < 12) ||
                 (wrong > mutants / 8 && tally.by_running[WAIT_REMOVED] > 0 &&
                  tally.by_running[NOP_SHORTENED] > 0));
 }

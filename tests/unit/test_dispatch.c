@@ -13,6 +13,7 @@
 
 #include "t_build.h"
 #include "t_context.h"
+#include "t_explore.h"
 #include "t_faults.h"
 #include "t_paths.h"
 
@@ -73,7 +74,7 @@ static void test_answers(void **state)
     static const char *const shapes[] = {"n=96 k=256 group=64", "n=37 k=1536 group=128 bias=1",
                                          "n=16 k=4096 group=4096", "n=130 k=64 group=32 bias=1"};
     static const int rows[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 21};
-    const size_t step = T_SANITIZED ? 5 : getenv("EXPLORE") ? 1 : 3;
+    const size_t step = T_SANITIZED ? 5 : t_explores() ? 1 : 3;
     quern_ctx *const ctx = t_open("gfx1151", t_cache, QUERN_JIT_ON);
 
     (void)state;

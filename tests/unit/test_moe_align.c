@@ -16,6 +16,7 @@
 #include "t_build.h"
 #include "t_compile.h"
 #include "t_context.h"
+#include "t_explore.h"
 #include "t_gpu.h"
 #include "t_runs.h"
 
@@ -247,7 +248,7 @@ static void check_shape(quern_ctx *ctx, quern_sim *sim, int shape, int turn)
         fail_msg("%s", quern_last_error()->message);
     /* the largest are many instructions of the same code, which not all targets need to see again,
      * and sanitizers not at all */
-    const int left_out = T_SANITIZED ? 2 : !getenv("EXPLORE") && (shape + turn) % 5 ? 2 : 0;
+    const int left_out = T_SANITIZED ? 2 : !t_explores() && (shape + turn) % 5 ? 2 : 0;
     for (int i = 0; i < COUNT(tokens) - left_out; i++)
         for (int kind = 0; kind < KINDS; kind++)
             if (kind == (i + shape + turn) % KINDS || (shape < EVERYWHERE && i < 3))
