@@ -463,9 +463,9 @@ long: $(LONG_BIN)
 THREADED := $(call listed,threads)
 SANITIZED_LONG := $(call listed,long)
 .PHONY: threaded sanitized_long threaded_long
-threaded: $(THREADED) $(COMMAND) $(WORKER) $(REMOTE) $(BODIES)
+threaded: $(filter-out $(KERNELS),$(THREADED)) $(COMMAND) $(WORKER) $(REMOTE) $(BODIES)
 sanitized_long: $(SANITIZED_LONG) $(KERNELS)
-threaded_long: $(filter $(SANITIZED_LONG),$(THREADED:%=%_long))
+threaded_long: $(filter $(KERNELS),$(THREADED)) $(filter $(SANITIZED_LONG),$(THREADED:%=%_long))
 
 # `make fuzz FUZZ_SECONDS=600 FUZZ=object`: libFuzzer on the readers, so long on each, instrumented
 # by clang; the rest of the library comes from the release build. Finds go to build/fuzz, inputs

@@ -4,10 +4,10 @@
 
 Programs: build/{release,asan,tsan}/tests/*/test_* (cmocka), of tsan those of tests/threads.txt.
 Python: tests/**/test_*.py (pytest), with the release build, and of tests/cli each verb and each bad
-input once more with the command under ASan and UBSan; of the file about the verb that has threads
-of its own the tests marked so also under TSan, with --long all of them. Files named test_*_long*
-run only with --long, under sanitizers those programs that tests/long.txt has; so do, under ASan,
-files that make many kernels: tests/kernels.txt, SANITIZED_LATE.
+input once more with the command under ASan and UBSan. Files named test_*_long* run only with
+--long, under sanitizers those programs that tests/long.txt has; so do, under sanitizers, files that
+make many kernels or start the command many times: tests/kernels.txt, SANITIZED_LATE; and under TSan
+the file about the verb that has threads of its own.
 Exit status 1 when something failed or nothing ran.
 """
 
@@ -35,7 +35,7 @@ JOBS = 4
 TIMES = TOP / "build" / "check.csv"
 THREADED = TOP / "tests" / "threads.txt"
 SANITIZED_LONG = TOP / "tests" / "long.txt"
-KERNELS = TOP / "tests" / "kernels.txt"  # what AddressSanitizer is to see with --long alone
+KERNELS = TOP / "tests" / "kernels.txt"  # what sanitizers are to see with --long alone
 # Seconds after which a program or Python file is taken to hang. The slowest takes some minutes on
 # an idle machine; the rest is for machines that other work keeps busy. Long ones have more.
 LIMIT = 3600
@@ -60,9 +60,12 @@ OUTPUT_LINES = 200  # of a failing file: beyond, those of its passing tests are 
 # what the others leave out there they mark (conftest.py).
 UNSANITIZED = ("test_docs.py", "test_house.py", "test_install.py", "test_problem_text.py",
                "test_properties.py", "test_tables.py")
-# Those that make or run many kernels, in the same ways as others do: sanitized with --long alone.
-SANITIZED_LATE = ("test_bench.py", "test_encoder.py", "test_experts.py", "test_hip.py",
-                  "test_mixtures.py", "test_moe_align.py", "test_prewarm.py", "test_profile.py")
+# Those that make or run many kernels in the same ways as others do, or start the command many times
+# for the same code with other servers or words: sanitized with --long alone.
+SANITIZED_LATE = ("test_bench.py", "test_cache_pull.py", "test_configs.py", "test_encoder.py",
+                  "test_experts.py", "test_hip.py", "test_mixtures.py", "test_moe_align.py",
+                  "test_prewarm.py", "test_profile.py", "test_remote_claims.py",
+                  "test_remote_engines.py", "test_remote_s3.py", "test_terminal.py")
 # What takes longest is begun first: a long file begun last would keep one processor busy alone.
 FIRST = ("test_listing_long", "test_kills_long", "test_soak_long", "test_sim_room_long",
          "test_verbs_long", "test_public_faults_long", "test_tidy_long", "test_fleet_jobs_long",
@@ -318,7 +321,7 @@ def find_files(builds, words, wanted, every, long_too):
             short = seen if build == "tsan" else [p for p in programs if not is_long(p)]
             twins = {p.with_name(f"{p.name}_long") for p in seen}
             programs = short + [p for p in long if build != "tsan" or p in twins]
-            if build == "asan" and not long_too:
+            if not long_too:
                 late = {TOP / "build" / build / p for p in listed(KERNELS)}
                 programs = [p for p in programs if p not in late]
         found += [(build, p) for p in programs]
@@ -330,7 +333,7 @@ def find_files(builds, words, wanted, every, long_too):
         cli = [p for p in scripts if p.parent.name == "cli" and p.name not in left_out
                and not is_long(p)]
         found += [("asan", p) for p in cli]
-    if "tsan" in builds:
+    if "tsan" in builds and long_too:
         found += [("tsan", p) for p in scripts if p.name == "test_prewarm.py"]
     found = [(b, p) for b, p in found if wanted(p)]
     found.sort(key=lambda file: FIRST.index(file[1].stem) if file[1].stem in FIRST else len(FIRST))

@@ -260,14 +260,15 @@ get_libraries() {
         "libpcre2-dev, or give this machine a reachable package mirror"
 }
 
-# Replaces build/deps/python with a copy of it that also has what is in $1.
+# Replaces build/deps/python with a copy of it that also has what is in $1. Times are kept: compiled
+# modules name the time of their source, and Python compiles anew each time what has another.
 add_python() {
     rm -rf "$work/python"
     mkdir -p "$work/python" build/deps
     if [ -d build/deps/python ]; then
-        cp -R build/deps/python/. "$work/python"
+        cp -Rp build/deps/python/. "$work/python"
     fi
-    cp -R "$1/." "$work/python"
+    cp -Rp "$1/." "$work/python"
     rm -rf build/deps/python
     mv "$work/python" build/deps/python
 }
@@ -307,6 +308,8 @@ get_python() {
     if download_own python3-pytest python3-hypothesis python3-attr python3-iniconfig \
         python3-packaging python3-pluggy python3-sortedcontainers python3-pygments &&
         unpack_all "$work/debs" "$work/pytest"; then
+        # tests write no compiled modules, and start Python a thousand times
+        python3 -m compileall -q "$work/pytest/usr/lib/python3/dist-packages" || :
         add_python "$work/pytest/usr/lib/python3/dist-packages"
     fi
     get_numpy && return 0

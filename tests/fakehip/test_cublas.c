@@ -15,6 +15,7 @@
 #include "fakeblas.h"
 #include "fakecuda.h"
 #include "t_context.h"
+#include "t_explore.h"
 
 #include "compile/compile.h"
 #include "device/blas_abi.h"
@@ -153,17 +154,21 @@ static void capture(quern_op *op, struct t_layer *l, void *workspace, unsigned l
     assert_int_equal(cuStreamDestroy_v2(stream), 0);
 }
 
+/* Every other layer here, all in check-long. */
 static void test_products(void **state)
 {
     static const char *const layers[] = {
-        "wq=nf4 n=24 k=2048 a=bf16",  "wq=fp4 scale=nested n=40 k=2048 a=f16",
-        "wq=mxfp4 n=24 k=2048 a=f16", "wq=int4 zero=u8 group=32 layout=exl n=24 k=2048 a=bf16",
-        "wq=fp8 n=24 k=2048 a=bf16",  "wq=fp8 scale=block128 n=136 k=2048 a=f16",
+        "wq=nf4 n=24 k=2048 a=bf16",
+        "wq=fp4 scale=nested n=40 k=2048 a=f16",
+        "wq=int4 zero=u8 group=32 layout=exl n=24 k=2048 a=bf16",
+        "wq=mxfp4 n=24 k=2048 a=f16",
+        "wq=fp8 scale=block128 n=136 k=2048 a=f16",
+        "wq=fp8 n=24 k=2048 a=bf16",
     };
     char text[8192];
 
     (void)state;
-    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i += t_explores() ? 1 : 2) {
         quern_ctx *const ctx = open_context();
         const struct quern_problem p = t_problem(layers[i]);
         if (!library)

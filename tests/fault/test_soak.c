@@ -43,7 +43,7 @@
 #include <unistd.h>
 
 #ifndef SOAK_SECONDS
-#define SOAK_SECONDS (T_SANITIZED ? 4 : 8)
+#define SOAK_SECONDS (T_SANITIZED ? 2 : 5)
 #endif
 
 #define CACHE_BYTES ((uint64_t)64 << 20)

@@ -29,7 +29,7 @@
 
 /* Of the layers that are run; all in test_int4_whole_long.c. */
 #ifndef ONE_IN
-#define ONE_IN (T_SANITIZED ? 22 : 11)
+#define ONE_IN 22
 #endif
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
