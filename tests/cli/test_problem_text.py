@@ -7,9 +7,11 @@ import os
 import random
 
 import pytest
-from conftest import TARGET, TOP
+from conftest import EXPLORES, TARGET, TOP
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+MANY = 1000 if EXPLORES else 250
 
 LIBRARY = os.environ.get("QUERN_LIBRARY", TOP / "build/release/lib/libquern.so")
 TEXT_MAX = 256
@@ -128,7 +130,7 @@ def joined(words, rng):
     return " ".join(f"{key}={value}" for key, value in items).encode()
 
 
-@settings(max_examples=400)
+@settings(max_examples=MANY)
 @given(words=GOOD_WORDS, rng=st.randoms(use_true_random=False))
 def test_a_sound_problem_is_accepted_in_any_order(library, words, rng):
     problem = parse(library, joined(words, rng))
@@ -142,7 +144,7 @@ def test_a_sound_problem_is_accepted_in_any_order(library, words, rng):
     assert printed["c"] == words.get("c", words["a"])
 
 
-@settings(max_examples=1000)
+@settings(max_examples=MANY)
 @given(words=ANY_WORDS, rng=st.randoms(use_true_random=False))
 def test_the_canonical_text_is_stable(library, words, rng):
     problem = parse(library, joined(words, rng))
@@ -155,13 +157,13 @@ def test_the_canonical_text_is_stable(library, words, rng):
     assert bytes(again) == bytes(problem)
 
 
-@settings(max_examples=1000)
+@settings(max_examples=MANY)
 @given(text=st.binary(max_size=400).filter(lambda b: b"\0" not in b))
 def test_any_bytes_are_parsed_or_refused(library, text):
     parse(library, text)
 
 
-@settings(max_examples=1000)
+@settings(max_examples=MANY)
 @given(words=GOOD_WORDS, seed=st.integers(0, 2**32 - 1), cut=st.binary(max_size=4))
 def test_a_damaged_text_is_parsed_or_refused(library, words, seed, cut):
     rng = random.Random(seed)
