@@ -49,18 +49,21 @@ static bool beside(const char *worker_path, const char *file, char path[PLACE_MA
            may_load(path);
 }
 
-/* False: there is no such file; `tried` says where it was looked for. */
-static bool find(const char *worker_path, const char *file, char path[PLACE_MAX],
-                 char tried[3 * PLACE_MAX])
+enum found { NOWHERE, FOUND, REFUSED };
+
+/* NOWHERE: `tried` says where it was looked for. REFUSED: it says which file may not be loaded, and
+ * no lesser set is looked for, whose absence would be all that the user is told. */
+static enum found find(const char *worker_path, const char *file, char path[PLACE_MAX],
+                       char tried[3 * PLACE_MAX])
 {
     if (beside(worker_path, file, path))
-        return true;
+        return FOUND;
     if (!place_of_helper(file, path, tried, 3 * PLACE_MAX))
-        return false;
+        return NOWHERE;
     if (may_load(path))
-        return true;
+        return FOUND;
     snprintf(tried, 3 * PLACE_MAX, "%s that is root's, as a set-user-ID program demands", path);
-    return false;
+    return REFUSED;
 }
 
 static quern_status load(const char *path, const struct sim_bodies **bodies, void **library)
@@ -92,8 +95,12 @@ quern_status bodies_open(enum quern_sim_isa isa, const char *worker_path,
             continue;
         FAIL_IF(asked && !cpu_has(isa), QUERN_E_DEVICE,
                 "this CPU does not have the instructions of %s", builds[n].file);
-        if (cpu_has(builds[n].isa) && find(worker_path, builds[n].file, path, tried))
+        const enum found found =
+            cpu_has(builds[n].isa) ? find(worker_path, builds[n].file, path, tried) : NOWHERE;
+        if (found == FOUND)
             return load(path, bodies, library);
+        if (found == REFUSED)
+            break;
     }
     FAIL(
         QUERN_E_DEVICE,
