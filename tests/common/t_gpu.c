@@ -120,7 +120,7 @@ static void open_rows(void)
      * only: its later runs add to what the first one noted, and take nothing away. */
     rows.file = fopen(path, "a");
     assert_non_null(rows.file);
-    must(bodies_open(QUERN_ISA_X86_64, NULL, &bodies, &library));
+    must(bodies_open(QUERN_ISA_AUTO, NULL, &bodies, &library));
     for (size_t t = 0; bodies->tables[t]; t++)
         for (const struct sim_row *row = bodies->tables[t]; row->name; row++)
             say_row("row", row->name, quern_sim_class_name(row->class));
@@ -152,7 +152,7 @@ void t_gpu_open(struct t_gpu *g, const char *target, const char *options,
     struct quern_sim_options o = QUERN_INIT(struct quern_sim_options);
     o.target = target;
     o.check = check;
-    o.isa = isa;
+    o.isa = isa == QUERN_ISA_X86_64 && !t_has_plain_isa() ? QUERN_ISA_AUTO : isa;
     o.max_instructions = max_instructions;
     o.arithmetic = QUERN_ARITHMETIC_FAST;
     o.disassembler = (struct quern_disassembler){compiler_disassemble, g->compiler};

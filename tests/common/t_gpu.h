@@ -26,7 +26,8 @@ struct t_gpu {
  * computes (tests/check_hw.py): whether `target` can be opened, because it is that GPU's; without,
  * every target can. */
 bool t_gpu_has(const char *target);
-/* `options`: further compiler options, one per line, or "". max_instructions: 0 for the default. */
+/* `options`: further compiler options, one per line, or "". `isa`: that which was built in place of
+ * QUERN_ISA_X86_64 where this was not. max_instructions: 0 for the default. */
 void t_gpu_open(struct t_gpu *g, const char *target, const char *options,
                 enum quern_sim_check check, enum quern_sim_isa isa, uint64_t max_instructions);
 /* Software GPUs that t_gpu_open opens add product after product, whatever they check. */

@@ -29,6 +29,14 @@ const char *t_worker_path(void)
     return path;
 }
 
+bool t_has_plain_isa(void)
+{
+    char path[PATH_MAX + 64];
+
+    snprintf(path, sizeof path, "%s/libexec/quern/quern-sim-x86_64.so", t_build());
+    return !access(path, F_OK);
+}
+
 int t_count_entries(const char *directory)
 {
     DIR *const d = opendir(directory);

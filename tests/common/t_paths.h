@@ -3,11 +3,17 @@
 #ifndef QUERN_TESTS_T_PATHS_H
 #define QUERN_TESTS_T_PATHS_H
 
+#include <stdbool.h>
+
 /* The build directory; "" if it cannot be told. Valid for the life of the thread. */
 const char *t_build(void);
 
 /* The worker executable of this build. */
 const char *t_worker_path(void);
+
+/* Whether this build has the software GPU for the instructions that every x86-64 CPU has: make
+ * check builds it only where the machine has no better ones, make check-long always. */
+bool t_has_plain_isa(void);
 
 /* Number of entries in a directory, "." and ".." not counted; -1 if it cannot be read. */
 int t_count_entries(const char *directory);

@@ -55,9 +55,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static void *library;
     char line[1024];
 
-    if (!index.slots &&
-        (bodies_open(QUERN_ISA_X86_64, FUZZ_WORKER, &bodies, &library) != QUERN_OK ||
-         row_index_make(bodies, &index) != QUERN_OK))
+    if (!index.slots && (bodies_open(QUERN_ISA_AUTO, FUZZ_WORKER, &bodies, &library) != QUERN_OK ||
+                         row_index_make(bodies, &index) != QUERN_OK))
         abort();
     if (!size)
         return 0;

@@ -341,8 +341,9 @@ static bool cpu_runs(enum quern_sim_isa isa)
     if (isa == QUERN_ISA_X86_64_V4)
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-    return isa != QUERN_ISA_X86_64_V3 ||
-           (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2"));
+    if (isa == QUERN_ISA_X86_64_V3)
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2");
+    return isa != QUERN_ISA_X86_64 || t_has_plain_isa();
 }
 
 struct subject {
