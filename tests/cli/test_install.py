@@ -11,7 +11,7 @@ import tempfile
 
 import pytest
 
-from conftest import COMMAND, TOP, clean_environment
+from conftest import COMMAND, EXPLORES, TOP, clean_environment
 from test_command import VERBS
 
 # opens a context, which needs the worker beside the library, and compiles one kernel
@@ -64,7 +64,7 @@ def files(root):
     return sorted(str(p.relative_to(root)) for p in root.rglob("*") if not p.is_dir())
 
 
-@pytest.fixture(scope="module", params=["lib", "lib/x86_64-linux-gnu"])
+@pytest.fixture(scope="module", params=["lib"] * EXPLORES + ["lib/x86_64-linux-gnu"])
 def moved(request, tmp_path_factory):
     """The tree after a move: nothing may remember where it was installed."""
     top = tmp_path_factory.mktemp("install")

@@ -481,7 +481,7 @@ static void a_termination_of_a_push_leaves_no_scraps(void **state)
     snprintf(path, sizeof path, "%s/pushed", directory);
     snprintf(look, sizeof look, "! find %s -type f ! -name '*.qk' 2>/dev/null | grep -q .", path);
     expand(words, argv);
-    for (unsigned at = 1;; at += 1 + t_explore(2)) {
+    for (unsigned at = 1;; at += t_explores() ? 1 + t_explore(2) : 3) {
         const struct t_traced r =
             t_trace(&(struct t_trace){.command = argv, .at = at, .signal = SIGTERM});
         if (system(look))

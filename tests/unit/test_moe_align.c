@@ -341,7 +341,7 @@ static void run_text(struct cpu_program *program, const struct plan *plan, enum 
 static void test_texts(void **state)
 {
     (void)state;
-    for (int i = 0; i < (T_SANITIZED ? 1 : COUNT(texts)); i++) {
+    for (int i = 0; i < (T_SANITIZED ? 1 : COUNT(texts)); i += t_explores() ? 1 : 2) {
         struct quern_problem p = QUERN_INIT(struct quern_problem);
         struct cpu_program *program;
         struct plan_set set;
