@@ -140,6 +140,17 @@ def test_manifests_of_mixtures(quern, name):
     assert found["expert down"]["bias"] == ("1" if oai else "0")
 
 
+@pytest.mark.numbers
+@pytest.mark.parametrize("words", ["wq=mxfp4 n=2880 k=2880 experts=32",
+                                   "wq=nf4 group=64 n=2048 k=768 experts=128"])
+def test_second_layers_of_experts_on_gfx90a(quern, words):
+    """Of gpt-oss and Qwen3: the scan refused all of their kernels for one row, in which a matrix
+    instruction's result was read a wait state too early where a launch has no routing weights."""
+    report = quern.json("prewarm", "--target", "gfx90a", "--m", "1", "--verify",
+                        f"op=moe a=bf16 bias=1 top_k=1 {words}")
+    assert report["problems"][0]["kernels"]
+
+
 def test_kernels_of_very_many_rows_are_verified(quern):
     """Down has 70,000 rows of 17,500 tokens with four experts; at most 65,536 can be verified."""
     report = quern.json("prewarm", "op=moe wq=mxfp4 n=16 k=32 a=bf16 experts=4 top_k=1", "--target",
