@@ -186,7 +186,7 @@ BASE_FILES = $(if $(filter file,$(origin BASE_TARGETS)),$(wildcard $(BASE)/*.qkb
 .PHONY: base
 base: all
 	@printf '%s\n' $(BASE_TARGETS) | \
-	  xargs -n 1 -P 2 python3 tools/base.py make $(COMMAND) build/base
+	  xargs -r -n 1 -P 2 python3 tools/base.py make $(COMMAND) build/base
 	@ln -sfn ../../../base $(B)/libexec/quern/base
 	@$(MAKE) --no-print-directory -j$$(nproc) build $(wildcard $(B)/tests/bench/bench_base)
 

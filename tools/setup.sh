@@ -260,8 +260,8 @@ get_libraries() {
         "libpcre2-dev, or give this machine a reachable package mirror"
 }
 
-# Replaces build/deps/python with a copy of it that also has what is in $1. Times are kept: compiled
-# modules name the time of their source, and Python compiles anew each time what has another.
+# Replaces build/deps/python with a copy of it that also has what is in $1. Times are kept:
+# a compiled module names its source's, and Python would compile one of another at each start.
 add_python() {
     rm -rf "$work/python"
     mkdir -p "$work/python" build/deps
@@ -308,7 +308,8 @@ get_python() {
     if download_own python3-pytest python3-hypothesis python3-attr python3-iniconfig \
         python3-packaging python3-pluggy python3-sortedcontainers python3-pygments &&
         unpack_all "$work/debs" "$work/pytest"; then
-        # tests write no compiled modules, and start Python a thousand times
+        # The packages have no compiled modules and tests may write none (PYTHONDONTWRITEBYTECODE),
+        # so that each start of pytest would compile them again, half a second.
         python3 -m compileall -q "$work/pytest/usr/lib/python3/dist-packages" || :
         add_python "$work/pytest/usr/lib/python3/dist-packages"
     fi

@@ -34,20 +34,11 @@ def cases(every, sanitized):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "numbers: right numbers, by code that other tests run too")
-    config.addinivalue_line("markers", "threads: of the command's own, which ThreadSanitizer sees")
 
 
 def pytest_collection_modifyitems(config, items):
-    """What is about numbers is left out of sanitized runs, and of ThreadSanitizer's all that is not
-    about threads, except in check-long (EXPLORE)."""
-    threads_only = COMMAND.parents[1].name == "tsan" and not EXPLORES
-
-    def is_left_out(item):
-        if threads_only and not item.get_closest_marker("threads"):
-            return True
-        return SANITIZED and item.get_closest_marker("numbers")
-
-    left_out = [item for item in items if is_left_out(item)]
+    """What is about numbers is left out of sanitized runs."""
+    left_out = [item for item in items if SANITIZED and item.get_closest_marker("numbers")]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]

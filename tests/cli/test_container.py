@@ -120,8 +120,8 @@ def build(directory, arguments, secrets):
             if mounts[2]:
                 stage.binds.pop()
         elif word == "COPY" and rest == ". /src":
-            # the checkout with what is built here in it, so that nothing is built again: not
-            # either the software GPU for a processor that make check leaves out
+            # The checkout has what is built here in it, so that nothing is built again. Without
+            # ISAS the software GPU would be, for instruction sets that make check leaves out.
             stage.binds.append((TOP, "/src"))
             if "ISAS" in os.environ:
                 stage.build["ISAS"] = os.environ["ISAS"]

@@ -200,7 +200,6 @@ def test_counters_are_printed(quern):
     assert dict((row[0], row[2]) for row in rows)["compile_ok"] == "kernels that the compiler made"
 
 
-@pytest.mark.threads
 def test_a_second_run_is_all_cache_hits(quern, small_model):
     words = ["prewarm", "--model", small_model, *WORDS, "--m", "1-8", "--verify"]
     first, second = quern.json(*words), quern.json(*words)
@@ -292,7 +291,6 @@ def test_what_counts_no_instructions_has_a_dash(quern):
     assert row[:end].split()[-1] == "-" and float(row[end:].split()[0]) < 1e-5, done.stdout
 
 
-@pytest.mark.threads
 def test_without_a_compiler_what_is_cached_is_served(quern, tmp_path):
     words = ["prewarm", "--target", TARGET, "--m", "1", "wq=nf4 n=64 k=128 a=f16"]
     quern(*words)
@@ -302,7 +300,6 @@ def test_without_a_compiler_what_is_cached_is_served(quern, tmp_path):
     assert "1 of 2 problems failed" in done.stderr and "n=96" in done.stderr
 
 
-@pytest.mark.threads
 def test_processes_that_prewarm_the_same_at_once(quern, small_model):
     words = ["prewarm", "--model", small_model, *WORDS, "--m", "1-8", "--jobs", "1"]
     processes = cases(8, 3)
@@ -317,7 +314,6 @@ def test_processes_that_prewarm_the_same_at_once(quern, small_model):
     assert (stat["entries"], stat["quarantined"]) == (kernels, 0)
 
 
-@pytest.mark.threads
 def test_a_progress_bar_on_a_terminal(tmp_path, small_model):
     """Piped, stderr stays empty: test_the_table sees to that."""
     try:
@@ -455,7 +451,6 @@ def test_parts_that_make_no_sense(quern, shard, env, says):
                   env=env, status=2, says=says)
 
 
-@pytest.mark.threads
 def test_every_warning_is_shown(tmp_path):
     layers = ["wq=nf4 n=16 k=64 a=f16", "wq=nf4 n=24 k=64 a=f16"]
     done = Quern(tmp_path / "cold")("prewarm", "--target", TARGET, "--m", "1", "--jit", "warn",

@@ -19,6 +19,11 @@ bool t_explores(void)
     return getenv("EXPLORE");
 }
 
+bool t_takes(size_t turn, size_t one_in)
+{
+    return t_explores() || turn % one_in == 0;
+}
+
 unsigned t_explore(unsigned bound)
 {
     unsigned number = 0;

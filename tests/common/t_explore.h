@@ -16,6 +16,10 @@
 /* Whether this run takes other cases than the last, and tests without a long twin all of theirs. */
 bool t_explores(void);
 
+/* Whether this run takes a case: in check-long each, else one in `one_in`. `turn` counts cases;
+ * in nested loops it is the sum of their numbers, so that each kind is taken. */
+bool t_takes(size_t turn, size_t one_in);
+
 /* A number below `bound`, which is not 0: 0, or with EXPLORE drawn anew in each process. */
 unsigned t_explore(unsigned bound);
 

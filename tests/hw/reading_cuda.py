@@ -12,9 +12,7 @@ layers_cuda.py, whose clockwork this is; so a layer's time there and here may be
 what that needs, and a GPU of compute capability 9.0 or later. Exit status 77: there is none."""
 import sys
 
-import torch
-
-from layers_cuda import ROTATE_BYTES, TIMED, microseconds
+from layers_cuda import ROTATE_BYTES, TIMED, microseconds, torch  # ends with 77 without torch
 
 STAGES = [(32768, 3, 2048), (32768, 6, 2048), (16384, 4, 1024), (16384, 6, 2048), (8192, 12, 1024)]
 BITS = {"NF4, groups of 64": 4.5, "int4, groups of 128": 4.125, "MXFP4": 4.25, "fp8": 8, "bf16": 16}
