@@ -176,20 +176,39 @@ static void make_window(struct prewarm *w)
     parallel_for(w->making->count, jobs, make_job, w);
 }
 
-/* Keeps what came from afar, and frees all kernels of a window. */
+/* Kernels on their way into the near tiers. */
+struct batch {
+    quern_ctx *ctx;
+    struct store_put puts[WINDOW];
+    size_t count;
+};
+
+/* As many are stored at a time as the store flushes together. */
+#define STORED_TOGETHER 32
+
+static void store_some(void *user, size_t i)
+{
+    struct batch *const b = user;
+    const size_t first = i * STORED_TOGETHER, left = b->count - first;
+
+    tiers_put(b->ctx, b->puts + first, left < STORED_TOGETHER ? left : STORED_TOGETHER, true);
+}
+
+/* Keeps what came from afar, on as many threads as there may be jobs, and frees all kernels of a
+ * window. */
 static void store_window(struct prewarm *w)
 {
     struct wanted *const all = w->storing->wanted;
-    struct store_put puts[WINDOW];
-    size_t n = 0;
+    struct batch b = {.ctx = w->ctx};
 
     for (size_t i = 0; i < w->storing->count; i++) {
         const struct store_record *const r = &all[i].search.fetched;
         if (is_fetched(&all[i]))
-            puts[n++] =
+            b.puts[b.count++] =
                 (struct store_put){.key = hash128_of(r->key_text, r->key_text_bytes), .record = r};
     }
-    tiers_put(w->ctx, puts, n, true);
+    parallel_for((b.count + STORED_TOGETHER - 1) / STORED_TOGETHER, (int)w->ctx->settings.jobs,
+                 store_some, &b);
     for (size_t i = 0; i < w->storing->count; i++)
         if (all[i].searched)
             kernel_free(w->ctx, &all[i].kernel);

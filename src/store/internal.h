@@ -99,8 +99,10 @@ int store_each_shard_of(const struct store *s, const char *kind, unsigned first,
 #define REMOVE_DEPTH 8
 int store_remove(int directory, const char *name);
 
-/* Makes the record's entry known under its source key, if it has one. Best effort. */
-void store_point(struct store *s, const struct store_record *record, const struct hash128 *key);
+/* Makes the record's entry known under its source key, if it has one. Best effort. `objects` is
+ * v1/objects, `sources` v1/sources or the -errno, recorded, of opening it. */
+void store_point(struct store *s, int objects, int sources, const struct store_record *record,
+                 const struct hash128 *key);
 /* The entry known under a source key: 0, -ENOENT, or another -errno. */
 int store_pointer(const struct store *s, const struct hash128 *source_key,
                   struct entry_name *entry);

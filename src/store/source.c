@@ -53,7 +53,8 @@ static struct entry_name pointer_name(const struct hash128 *source_key)
     return n;
 }
 
-void store_point(struct store *s, const struct store_record *record, const struct hash128 *key)
+void store_point(struct store *s, int objects, int sources, const struct store_record *record,
+                 const struct hash128 *key)
 {
     struct hash128 source_key;
     struct entry_name old;
@@ -65,7 +66,8 @@ void store_point(struct store *s, const struct store_record *record, const struc
         return;
     hex_from_bytes(hex, key->bytes, sizeof key->bytes);
     const struct entry_name name = pointer_name(&source_key);
-    const int shard = store_open_directory(s, "sources", name.shard, true);
+    const int shard =
+        sources < 0 ? sources : store_open_shard(s, sources, "sources", name.shard, true);
     if (shard < 0) {
         store_complain(s, DOING_PUT, -shard, NULL);
         return;
@@ -73,14 +75,11 @@ void store_point(struct store *s, const struct store_record *record, const struc
     if (os.symlinkat(hex, shard, name.name) && errno == EEXIST) {
         /* a pointer to an entry that exists stays: the first writer wins, as with entries */
         const int bad = read_pointer(shard, name.name, &old);
-        const int objects = bad ? bad : store_open_directory(s, "objects", NULL, false);
         if (bad == -EINVAL || (bad == 0 && !entry_exists(objects, &old))) {
             store_remove(shard, name.name);
             /* where it fails, another process's pointer is as good */
             (void)!os.symlinkat(hex, shard, name.name);
         }
-        if (objects >= 0)
-            os.close(objects);
     }
     os.close(shard);
 }

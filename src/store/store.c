@@ -314,7 +314,7 @@ static void encode(struct store *s, struct putting *p)
              quern_last_error()->message);
 }
 
-/* Counts what became of an entry, and makes it known. Returns by how many bytes the cache grew. */
+/* Counts what became of an entry. Returns by how many bytes the cache grew. */
 static size_t settle(struct store *s, const struct putting *p, bool opened, int result)
 {
     struct store_put *const put = p->put;
@@ -324,12 +324,23 @@ static size_t settle(struct store *s, const struct putting *p, bool opened, int 
     else if (result == -EEXIST && opened)
         put->outcome = QUERN_STAT_PUT_LOST;
     counter_add(s->counters, put->outcome, 1);
-    if (put->outcome == QUERN_STAT_PUT_OK) {
-        store_point(s, put->record, &put->key);
-    } else if (put->outcome == QUERN_STAT_PUT_FAILED) {
+    if (put->outcome == QUERN_STAT_PUT_FAILED)
         store_complain(s, DOING_PUT, -result, opened ? "an entry cannot be stored" : NULL);
-    }
     return put->outcome == QUERN_STAT_PUT_OK ? p->size : 0;
+}
+
+/* Makes the entries that were stored known under their source keys. */
+static void point_all(struct store *s, int objects, const struct putting *putting, size_t count)
+{
+    const int sources = store_open_directory(s, "sources", NULL, true);
+
+    for (size_t i = 0; i < count; i++) {
+        const struct store_put *const put = putting[i].put;
+        if (put->outcome == QUERN_STAT_PUT_OK)
+            store_point(s, objects, sources, put->record, &put->key);
+    }
+    if (sources >= 0)
+        os.close(sources);
 }
 
 /* As many as have their files and directories open at once. */
@@ -367,10 +378,12 @@ static void put_some(struct store *s, struct store_put *puts, size_t count)
         os.free(putting[i].bytes);
         stored += settle(s, &putting[i], opened, publications[i].result);
     }
+    if (stored) {
+        point_all(s, objects, putting, n);
+        store_account(s, stored);
+    }
     if (objects >= 0)
         os.close(objects);
-    if (stored)
-        store_account(s, stored);
 }
 
 void store_put_all(struct store *s, struct store_put *puts, size_t count)
