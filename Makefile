@@ -127,8 +127,8 @@ $(B)/tools/%.o: override CPPFLAGS += -Itools
 
 # The guest's integers wrap.
 EXECFLAGS := -fwrapv -ffp-contract=off -fno-math-errno -fno-trapping-math
-# AddressSanitizer's checks in a thousand lane loops take the compiler minutes at -O3.
-EXECFLAGS += -g1 $(if $(filter address,$(subst $(comma), ,$(SAN))),-Og,$(if $(SAN),-O2,-O3))
+# Sanitizers' checks in a thousand lane loops take the compiler minutes at -O3.
+EXECFLAGS += -g1 $(if $(SAN),-Og,-O3)
 
 # What is in exec/wave/ writes nothing but the registers of its wave, and their shadow, which no
 # other thread sees: with ThreadSanitizer's calls in it, it runs thirty times slower and shows
@@ -456,16 +456,19 @@ listed = $(patsubst %,$(B)/%,$(shell sed -n 's/^\(tests[^ ]*\).*/\1/p' tests/$(1
 ALL_BIN  := $(TEST_BIN) $(FAKEHIP_BIN) $(CUDA_BIN)
 KERNELS  := $(call listed,kernels)
 LONG_BIN := $(filter %_long,$(ALL_BIN)) $(if $(SAN),$(KERNELS))
-tests: $(filter-out $(LONG_BIN),$(ALL_BIN)) $(BENCH_BIN) $(HW_BIN) $(BODIES) fakehip
+CHECKED  := $(filter-out $(LONG_BIN),$(ALL_BIN))
+tests: $(CHECKED) $(BENCH_BIN) $(HW_BIN) $(BODIES) fakehip
 .PHONY: long
 long: $(LONG_BIN)
 
-# What ThreadSanitizer is to see, and the command; and the long programs that sanitizers are to see.
+# What AddressSanitizer is to see in make check: no library of its own, example or benchmark. What
+# ThreadSanitizer is to see; and what more sanitizers are to see in check-long.
 THREADED := $(call listed,threads)
 SANITIZED_LONG := $(call listed,long)
-.PHONY: threaded sanitized_long threaded_long
+.PHONY: addressed threaded sanitized_long threaded_long
+addressed: $(CHECKED) $(COMMAND) $(WORKER) $(REMOTE) $(BODIES) fakehip
 threaded: $(filter-out $(KERNELS),$(THREADED)) $(COMMAND) $(WORKER) $(REMOTE) $(BODIES)
-sanitized_long: $(SANITIZED_LONG) $(KERNELS)
+sanitized_long: $(SANITIZED_LONG) $(KERNELS) examples
 threaded_long: $(filter $(KERNELS),$(THREADED)) $(filter $(SANITIZED_LONG),$(THREADED:%=%_long))
 
 # `make fuzz FUZZ_SECONDS=600 FUZZ=object`: libFuzzer on the readers, so long on each, instrumented
@@ -517,7 +520,7 @@ bench: $(B)/tests/bench/bench_machinery $(B)/tests/bench/bench_compile $(WORKER)
 	$(Q)$(B)/tests/bench/bench_compile
 
 sanitized:
-	@$(MAKE) --no-print-directory $(JOBS) B=build/asan SAN=address,undefined build tests
+	@$(MAKE) --no-print-directory $(JOBS) B=build/asan SAN=address,undefined addressed
 	@$(MAKE) --no-print-directory $(JOBS) B=build/tsan SAN=thread threaded
 
 # One test: `make test T=test_plan`, a program of tests/*/ or a Python file, release build; with

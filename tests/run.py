@@ -62,11 +62,11 @@ UNSANITIZED = ("test_docs.py", "test_house.py", "test_install.py", "test_problem
                "test_properties.py", "test_tables.py")
 # Those that make or run many kernels in the same ways as others do, or start the command many times
 # for the same code with other servers or words: sanitized with --long alone.
-SANITIZED_LATE = ("test_bench.py", "test_cache_pull.py", "test_configs.py", "test_encoder.py",
-                  "test_experts.py", "test_hip.py", "test_mixtures.py", "test_moe_align.py",
-                  "test_prewarm.py", "test_profile.py", "test_remote_claims.py",
-                  "test_remote_engines.py", "test_remote_push.py", "test_remote_s3.py",
-                  "test_terminal.py")
+SANITIZED_LATE = ("test_bench.py", "test_bundle.py", "test_cache_pull.py", "test_configs.py",
+                  "test_encoder.py", "test_experts.py", "test_hip.py", "test_mixtures.py",
+                  "test_moe_align.py", "test_prewarm.py", "test_profile.py", "test_remote.py",
+                  "test_remote_claims.py", "test_remote_engines.py", "test_remote_push.py",
+                  "test_remote_s3.py", "test_terminal.py")
 # What takes longest is begun first: a long file begun last would keep one processor busy alone.
 FIRST = ("test_listing_long", "test_kills_long", "test_soak_long", "test_sim_room_long",
          "test_verbs_long", "test_public_faults_long", "test_tidy_long", "test_fleet_jobs_long",

@@ -449,8 +449,11 @@ have_all_libraries || get_libraries
 [ "${DEVICE:-}" != cuda ] || exit 0
 if [ -n "$tests" ]; then
     have_python && have_pip || get_python
+    # Swift takes longest, and the others need nothing of it
+    { have_swift || get_swift; } &
+    swift=$!
     have_format || get_format
     have_nginx || get_nginx
-    have_swift || get_swift
+    wait "$swift"
 fi
 have_rocm || get_rocm

@@ -29,7 +29,7 @@
 #include <string.h>
 
 #ifndef ONE_IN
-#define ONE_IN (T_SANITIZED ? 31 : 16)
+#define ONE_IN (T_SANITIZED ? 31 : 23)
 #endif
 
 /* What a host puts into rows, experts and rows_used of op=moe. */

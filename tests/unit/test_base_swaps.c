@@ -26,7 +26,7 @@
 
 #define TARGET "gfx1201"
 #ifndef CHANGES
-#define CHANGES (T_SANITIZED ? 100 : 500) /* 10,000 in every build: test_base_swaps_long.c */
+#define CHANGES (T_SANITIZED ? 100 : 200) /* 10,000 in every build: test_base_swaps_long.c */
 #endif
 #define LAYERS    8
 #define THREADS   16

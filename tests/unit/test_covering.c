@@ -26,7 +26,7 @@
 #include <string.h>
 
 #ifndef ONE_IN
-#define ONE_IN (T_SANITIZED ? 36 : 17)
+#define ONE_IN (T_SANITIZED ? 36 : 25)
 #endif
 
 /* ---- Properties and their levels ------------------------------------------------------------- */

@@ -223,8 +223,8 @@ static void check_ids(quern_op *op, quern_sim *sim, enum kind kind, int64_t toke
 }
 
 /* Shapes, of which the first two are run on every target, for few tokens with every kind of ids; of
- * the others one in three. Outside check-long (EXPLORE) half of that. Where not all are run, shapes
- * and kinds take turns. */
+ * the others one in three. Outside check-long (EXPLORE) a third of the former and a quarter of the
+ * latter. Where not all are run, shapes and kinds take turns. */
 #define EVERYWHERE 2
 static const struct {
     int experts, top_k, block_rows;
@@ -261,8 +261,8 @@ static void check_shape(quern_ctx *ctx, quern_sim *sim, int shape, int turn)
 static bool is_asked_for(int shape, int turn)
 {
     if (shape < EVERYWHERE)
-        return T_SANITIZED ? turn == 0 : t_takes((size_t)(shape + turn), 2);
-    return (shape + turn) % (t_explores() ? 3 : 6) == 0;
+        return T_SANITIZED ? turn == 0 : t_takes((size_t)(shape + turn), 3);
+    return (shape + turn) % (t_explores() ? 3 : 12) == 0;
 }
 
 static void test_kernels(void **state)
