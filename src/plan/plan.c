@@ -203,11 +203,15 @@ static quern_status add_any_m(struct plan_set *set, const struct plan *base)
     return QUERN_OK;
 }
 
-/* Appends the kernels of a family that says which it has. */
+/* Appends the kernels of a family that says which it has. Of one of which no shape fits, the next
+ * larger does the rows. */
 static quern_status add_listed(struct plan_set *set, const struct plan *base)
 {
-    for (const int *rows = base->family->m_tiles; *rows; rows++)
-        TRY(plan_add(set, base, *rows, !rows[1]));
+    for (const int *rows = base->family->m_tiles; *rows; rows++) {
+        const quern_status status = plan_add(set, base, *rows, !rows[1]);
+        if (status != QUERN_E_DECLINED || !rows[1])
+            TRY(status);
+    }
     set->m_max = set->plans[set->count - 1].m_hi;
     return QUERN_OK;
 }

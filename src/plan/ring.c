@@ -46,6 +46,7 @@
 #define PART_CYCLES      142  /* of a warp that adds sums, for 16 rows of W and eight of A */
 #define SUM_CYCLES       26   /* and for those of each consumer */
 #define RAGGED_PERCENT   140  /* of a warp's cycles, where a chunk does not divide K */
+#define ONE_ROW_PERCENT  86   /* of them, where the loop over units is one (2026-11-28) */
 #define FEW_PERCENT      80   /* of multiprocessors at work, or fewer, leave memory to each other */
 #define ALONE_BYTES      31   /* of W that each of those then gets in a cycle */
 
@@ -120,12 +121,22 @@ static int64_t other_bytes(const struct plan *p)
            (STAGES_MAX + 2) * 16;
 }
 
+/* Whether the kernel is for one row of A, whose values of eight units then take the registers of
+ * one. */
+static bool one_row(const struct plan *p)
+{
+    return p->m_tile == 1;
+}
+
 /* Registers of a consumer: A, sums and those of a block, scales of two rows in this step and the
  * next, and what addresses take. */
 static uint32_t registers(const struct plan *p)
 {
     const uint32_t spans = (uint32_t)(p->ring.units / p->ring.span), tiles = (uint32_t)m_tiles(p);
+    const uint32_t sets = (uint32_t)(p->ring.units + 7) / 8;
 
+    if (one_row(p))
+        return sets * ((uint32_t)p->ring.unit / 8 + 2 * nvidia_scale_bytes(&p->problem)) + 60;
     return (uint32_t)(p->ring.units * p->ring.unit) / 8 * tiles + 8 * tiles +
            spans * nvidia_scale_bytes(&p->problem) +
            (p->problem.scale == QUERN_SCALE_NESTED ? 8 : 0) +
@@ -190,6 +201,8 @@ static int64_t step_cycles(const struct plan *p)
         (nvidia_has_scales(p) ? p->ring.units / p->ring.span * SCALE_CYCLES * tiles : 0) +
         STEP_CYCLES + STEP_ROWS_CYCLES * tiles;
 
+    if (one_row(p))
+        chain = chain * ONE_ROW_PERCENT / 100;
     if (p->problem.k % chunk(p))
         chain = chain * RAGGED_PERCENT / 100;
     if (p->ring.sum_buffers == 1)
@@ -250,7 +263,7 @@ static int span_of(const struct plan *p)
 {
     const bool scales = nvidia_has_scales(p);
     const int64_t block = nvidia_in_blocks_of_128(p) ? PROBLEM_BLOCK : problem_group(&p->problem);
-    int span = scales ? p->ring.units : 1;
+    int span = scales && !one_row(p) ? p->ring.units : 1;
 
     while (p->ring.units % span ||
            (scales && (block % (span * p->ring.unit) || p->problem.k % (span * p->ring.unit))))
@@ -299,6 +312,11 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
 {
     struct plan p = *base;
 
+    /* for numbers and masks the loop was slower: 18.2 and 19.9 us, int4 at 28672x4096; and what an
+     * expert has of rows is not known, nor a base kernel's layer */
+    if (one_row(&p) &&
+        (!nvidia_has_table(&p.problem) || plan_is_base(&p) || problem_has_experts(&p.problem)))
+        return;
     p.products = PRODUCTS_MMA;
     p.wave_size = p.target->wave_size;
     p.resident = 1;
@@ -367,7 +385,7 @@ static const struct plan_template templates[] = {
     {"cuda/family/ring"},
     {0}};
 
-static const int tiles[] = {8, 16, 32, 0};
+static const int tiles[] = {1, 8, 16, 32, 0};
 
 const struct family family_ring = {
     .name = "ring",

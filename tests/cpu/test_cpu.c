@@ -220,6 +220,16 @@ static double tolerance_of(const struct quern_problem *p)
 static const struct run runs[] = {
     /* ring: one chunk of K, then several, whole and ragged */
     {"wq=nf4 n=112 k=1024 a=bf16", 1, NULL, 1},
+    /* for one row: units in whole sets of eight and not, an odd number of them, K in several chunks
+     * of which the last is ragged, blocks of two units, nested scales, rows in pairs */
+    {"wq=mxfp4 n=72 k=2880 a=f16 bias=1", 1, NULL, 1},
+    {"wq=nf4 n=48 k=2560 a=f16 scale=nested", 1, NULL, 1},
+    {"wq=nf4 n=48 k=3008 a=bf16", 1, "waves=8 products=12 k_warps=4 row_warps=1 units=8 stages=2",
+     1},
+    {"wq=fp4 n=37 k=1984 group=32 a=bf16 bias=1", 1,
+     "waves=8 products=12 k_warps=4 row_warps=1 units=13 stages=2", 1},
+    {"wq=nf4 n=64 k=8192 group=128 a=bf16", 1, NULL, 1},
+    {"wq=nf4 n=96 k=512 a=bf16 act=silu_mul glu=interleaved", 1, NULL, 1},
     {"wq=nf4 n=275 k=1024 a=bf16 bias=1", 8, NULL, 2},
     {"wq=fp4 n=101 k=1024 a=f16 bias=1", 5, NULL, 1},
     {"wq=nf4 n=128 k=1024 a=f16 c=f32 scale=nested", 3, NULL, 1},

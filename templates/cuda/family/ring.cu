@@ -15,6 +15,12 @@
 // columns of a row, stay in registers beside its values. SUMMERS warps add what the consumers of a
 // row have, and store C.
 //
+// For one row of A, seven of the eight columns of a matrix operand would be of no use. They have
+// A's values for other units instead, a unit each: a product then has, in its unit's column, the
+// sum that is wanted, and in the others what nobody looks at. So the values of eight units take the
+// registers of one, no register's number depends on the unit, and the loop over units is a loop,
+// whose code stays in the first instruction cache.
+//
 // The producer waits for no launch in front (prelude/ptx): weights are on their way while that one
 // ends. In a mixture it does, for who routes tokens decides whose weights they are.
 //
@@ -26,7 +32,7 @@
 // summed[buffer], by all consumers, when their sums are written; drained[buffer], by the summers,
 // when they have read them.
 
-constexpr u32 M_TILES = M_TILE / 8;  // matrix operands' columns are rows of A
+constexpr u32 M_TILES = divide_up(M_TILE, 8); // matrix operands' columns are rows of A
 constexpr u32 WARPS = K_WARPS * ROW_WARPS;
 static_assert(WAVES == WARPS + 1 + SUMMERS, "consumers, the producer, summers");
 constexpr u32 ROWS = 16 * ROW_WARPS; // of W in a stage
@@ -40,13 +46,21 @@ constexpr u32 PAIRS = 16 / W_BITS;            // of weights in a word
 #define K_BYTES     (K / 8 * W_BITS)          // of a row of W
 #define CHUNK_BYTES (CHUNK / 8 * W_BITS)
 constexpr u32 SPANS = UNITS / SPAN;
+constexpr bool ONE_ROW = M_TILE == 1;
+constexpr u32 SIDE = ONE_ROW ? 8 : 1; // units whose values of A lie side by side in columns
+constexpr u32 SETS = divide_up(UNITS, SIDE);
+constexpr bool WHOLE_SETS = UNITS % SIDE == 0;
+static_assert(!ONE_ROW || (HAS_BLOCK_SCALES && SPAN == 1 && !BY_OFFSET && !HAS_ZEROS),
+              "what multiply_one_row does");
 
 // Blocks whose scales a lane loads at once: neighbours, as many as are sure to start at a multiple
 // of their number.
 constexpr bool OWN_BLOCKS = KNOWN && NEIGHBOURS_AT_ONCE && SPAN * UNIT == BLOCK;
-constexpr u32 SCALES = OWN_BLOCKS && SPANS % 4 == 0 && BLOCKS % 4 == 0   ? 4
-                       : OWN_BLOCKS && SPANS % 2 == 0 && BLOCKS % 2 == 0 ? 2
-                                                                         : 1;
+constexpr u32 SCALES = OWN_BLOCKS && !ONE_ROW && SPANS % 4 == 0 && BLOCKS % 4 == 0 ? 4
+                       : OWN_BLOCKS && SPANS % 2 == 0 && BLOCKS % 2 == 0           ? 2
+                                                                                   : 1;
+// That a lane has of a row: with one row of A, those of the two columns whose sums it has.
+constexpr u32 LANE_SCALES = ONE_ROW ? SETS * 2 : SPANS;
 
 // Shared memory. The sums of a warp, 512 bytes for eight rows of A, are in the free halves of four
 // entries of the table, or where there is no table in a place of their own.
@@ -190,20 +204,27 @@ DEVICE void add_up(LAYER_PARAMETER const walk &at, u32 buffer, u32 rows, u32 til
         store_four(kept, total);
         return;
     }
-    UNROLL for (u32 i = 0; i < 4; i++) {
+    if (ONE_ROW) { // four lanes have sums of the same row of W, each of two columns
+        UNROLL for (u32 i = 0; i < 4; i += 2) {
+            total[i] += shuffle_xor(total[i], 1);
+            total[i] += shuffle_xor(total[i], 2);
+        }
+    }
+    UNROLL for (u32 i = 0; i < 4; i += ONE_ROW ? 2 : 1) {
         const u32 n = at.tile * ROWS + rows * 16 + lane / 4 + i / 2 * 8;
-        const u32 row = tile * 8 + lane % 4 * 2 + i % 2;
+        const u32 row = ONE_ROW ? 0 : tile * 8 + lane % 4 * 2 + i % 2;
+        const bool stores = !ONE_ROW || lane % 4 == 0;
 #if GLU // the other row of a pair is another lane's, and all lanes take part in the shuffle
         float value = total[i] * unit;
 #if BIAS
         value += load<C_TYPE>(bias + W_ROW(smaller(n, N - 1)));
 #endif
         value = activated(value, shuffle_xor(value, 4));
-        if (HAS_ROW(row) && n < N && HAS_COLUMN(n))
+        if (stores && HAS_ROW(row) && n < N && HAS_COLUMN(n))
             stg(c + (i64)C_ROW(row) * ldc + C_COLUMN(n),
                 rounded<C_TYPE>(ROUTED(value, C_ROW(row))));
 #else
-        if (!HAS_ROW(row) || n >= N)
+        if (!stores || !HAS_ROW(row) || n >= N)
             continue;
         float value = total[i] * unit;
 #if BIAS
@@ -238,7 +259,7 @@ DEVICE void add_sums(LAYER_PARAMETER walk at, float unit, const c_element *bias,
 
 // Of a unit, each of four lanes has a quarter of the columns, which are neighbours: the packed
 // weights of a lane are then one load, and so are two or four pairs of pairs of A.
-typedef u32 a_values[UNITS][M_TILES][UNIT / 8];
+typedef u32 a_values[SETS][M_TILES][UNIT / 8];
 typedef typename element_of<A_TYPE>::type a_element;
 
 // The pairs of A of a lane's columns of a unit.
@@ -264,12 +285,13 @@ DEVICE void load_a_as(LAYER_PARAMETER SLOT_PARAMETER a_values &values, const a_e
     const u32 lane = item() % 32;
 
     UNROLL for (u32 t = 0; t < M_TILES; t++) {
-        const u32 row = A_ROW(t * 8 + lane / 4);
+        const u32 row = A_ROW(ONE_ROW ? 0 : t * 8 + lane / 4);
         const a_element *const from = a + (i64)row * lda + lane % 4 * (UNIT / 4);
-        UNROLL for (u32 u = 0; u < UNITS; u++) {
+        UNROLL for (u32 s = 0; s < SETS; s++) {
+            const u32 u = ONE_ROW ? s * SIDE + lane / 4 : s;
             const u32 column = chunk * CHUNK + (k_warp * UNITS + u) * UNIT;
-            if (!RAGGED || column < K)
-                load_a_unit<ALIGNED>(from + column, values[u][t]);
+            if ((WHOLE_SETS || u < UNITS) && (!RAGGED || column < K))
+                load_a_unit<ALIGNED>(from + column, values[s][t]);
         }
     }
 }
@@ -306,9 +328,9 @@ DEVICE void sum_a(LAYER_PARAMETER a_sums &of_a, const a_values &values, u32 chun
     }
 }
 
-// The scales of a warp's units in one row.
+// The scales of a warp's units in one row, or of those that a lane has the sums of.
 struct row_scales {
-    loaded_scales<SCALES> part[SPANS / SCALES];
+    loaded_scales<SCALES> part[LANE_SCALES / SCALES];
 };
 
 DEVICE void load_scales(LAYER_PARAMETER SCALE_OPERANDS row_scales &row, const walk &at, u32 in_tile,
@@ -316,9 +338,11 @@ DEVICE void load_scales(LAYER_PARAMETER SCALE_OPERANDS row_scales &row, const wa
 {
     const u64 n = W_ROW(smaller(at.tile * ROWS + in_tile, N - 1));
 
-    UNROLL for (u32 i = 0; i < SPANS / SCALES; i++) {
-        const u32 column = at.chunk * CHUNK + (k_warp * UNITS + i * SCALES * SPAN) * UNIT;
-        if (!RAGGED || column < K)
+    UNROLL for (u32 i = 0; i < LANE_SCALES / SCALES; i++) {
+        const u32 first = i * SCALES;
+        const u32 u = ONE_ROW ? first / 2 * SIDE + item() % 4 * 2 + first % 2 : first * SPAN;
+        const u32 column = at.chunk * CHUNK + (k_warp * UNITS + u) * UNIT;
+        if ((WHOLE_SETS || u < UNITS) && (!RAGGED || column < K))
             row.part[i] = begin_scales<SCALES>(SCALE_NAMES SCALE_ROW(n) + column / BLOCK);
     }
 }
@@ -354,13 +378,78 @@ template <u32 COUNT> DEVICE void load_packed(u32 at, u32 offset, u32 (&words)[CO
     }
 }
 
+// Where in shared memory the weights of a stage begin that a lane loads.
+DEVICE u32 own_weights(u32 stage, u32 rows, u32 k_warp)
+{
+    const u32 lane = item() % 32;
+
+    return RING + stage * STAGE_BYTES + (rows * 16 + lane / 4) * ROW_BYTES +
+           lane % 4 * (UNIT_BYTES / 4) + k_warp * (UNITS * UNIT_BYTES);
+}
+
+// Adds the products of a unit of 16 rows, which begins `offset`, a constant, behind `own`, with A.
+DEVICE void multiply_unit(float (&sums)[M_TILES][4], const u32 (&a)[M_TILES][UNIT / 8], u32 own,
+                          u32 offset)
+{
+    const u32 copy = item() % 32 * 4;
+    u32 x[WORDS], y[WORDS];
+
+    load_packed(own, offset, x);
+    load_packed(own, offset + 8 * ROW_BYTES, y);
+    UNROLL for (u32 i = 0; i < UNIT / 16; i++) {
+        const u32 v = 2 * i / PAIRS, w = (2 * i + 1) / PAIRS;
+        const u32 w0 = pair_of_word(x[v], 2 * i % PAIRS, copy);
+        const u32 w1 = pair_of_word(y[v], 2 * i % PAIRS, copy);
+        const u32 w2 = pair_of_word(x[w], (2 * i + 1) % PAIRS, copy);
+        const u32 w3 = pair_of_word(y[w], (2 * i + 1) % PAIRS, copy);
+        UNROLL for (u32 t = 0; t < M_TILES; t++)
+            mma<MMA_TYPE>(sums[t], w0, w1, w2, w3, a[t][2 * i], a[t][2 * i + 1]);
+    }
+}
+
+// The sums of a warp's units for one row of A. Units of a turn are unrolled, as few as leave enough
+// loads on their way; a unit's sums are in one column, so that a lane adds only its own.
+constexpr u32 TURN = !RAGGED && UNITS % 4 == 0 ? 4 : !RAGGED && UNITS % 2 == 0 ? 2 : 1;
+
+DEVICE void multiply_one_row(LAYER_PARAMETER float (&sums)[4], const a_values &a,
+                             const row_scales &upper, const row_scales &lower, const walk &at,
+                             u32 stage, u32 rows, u32 k_warp, float shift)
+{
+    const u32 lane = item() % 32, own = own_weights(stage, rows, k_warp);
+    const u32 column = at.chunk * CHUNK + k_warp * UNITS * UNIT;
+
+    UNROLL for (u32 s = 0; s < SETS; s++) {
+        float above[2], below[2]; // of the lane's two columns
+        UNROLL for (u32 i = 0; i < 2; i++) {
+            const u32 block = s * 2 + i;
+            above[i] = scale_at(upper.part[block / SCALES], block % SCALES, CODES, shift);
+            below[i] = scale_at(lower.part[block / SCALES], block % SCALES, CODES, shift);
+        }
+        NO_UNROLL for (u32 u = 0; u < smaller(SIDE, UNITS - s * SIDE); u += TURN) {
+            const u32 first = s * SIDE + u;
+            float unit[TURN][M_TILES][4] = {};
+            if (RAGGED && column + first * UNIT >= K)
+                break;
+            UNROLL for (u32 turn = 0; turn < TURN; turn++)
+                multiply_unit(unit[turn], a[s], own + first * UNIT_BYTES, turn * UNIT_BYTES);
+            UNROLL for (u32 turn = 0; turn < TURN; turn++) {
+                const bool second = (TURN % 2 ? u : turn) % 2; // of a lane's columns
+                if (lane % 4 != (u + turn) / 2)
+                    continue;
+                sums[0] = fused(second ? unit[turn][0][1] : unit[turn][0][0],
+                                second ? above[1] : above[0], sums[0]);
+                sums[2] = fused(second ? unit[turn][0][3] : unit[turn][0][2],
+                                second ? below[1] : below[0], sums[2]);
+            }
+        }
+    }
+}
+
 DEVICE void multiply(LAYER_PARAMETER float (&sums)[M_TILES][4], const a_values &a,
                      const a_sums &of_a, const row_scales &upper, const row_scales &lower,
                      const walk &at, u32 stage, u32 rows, u32 k_warp, float shift)
 {
-    const u32 lane = item() % 32, copy = lane * 4;
-    const u32 own = RING + stage * STAGE_BYTES + (rows * 16 + lane / 4) * ROW_BYTES +
-                    lane % 4 * (UNIT_BYTES / 4) + k_warp * (UNITS * UNIT_BYTES);
+    const u32 own = own_weights(stage, rows, k_warp);
 
     UNROLL for (u32 s = 0; s < SPANS; s++) {
         float of_block[M_TILES][4] = {}, (&block)[M_TILES][4] = HAS_BLOCK_SCALES ? of_block : sums;
@@ -372,20 +461,8 @@ DEVICE void multiply(LAYER_PARAMETER float (&sums)[M_TILES][4], const a_values &
                 block[t][i] = -(NO_ZERO + shift_at(i / 2 ? below : above, s % SCALES)) *
                               of_a[s][t][i % 2];
         }
-        UNROLL for (u32 u = s * SPAN; u < (s + 1) * SPAN; u++) {
-            u32 x[WORDS], y[WORDS];
-            load_packed(own, u * UNIT_BYTES, x);
-            load_packed(own, u * UNIT_BYTES + 8 * ROW_BYTES, y);
-            UNROLL for (u32 i = 0; i < UNIT / 16; i++) {
-                const u32 v = 2 * i / PAIRS, w = (2 * i + 1) / PAIRS;
-                const u32 w0 = pair_of_word(x[v], 2 * i % PAIRS, copy);
-                const u32 w1 = pair_of_word(y[v], 2 * i % PAIRS, copy);
-                const u32 w2 = pair_of_word(x[w], (2 * i + 1) % PAIRS, copy);
-                const u32 w3 = pair_of_word(y[w], (2 * i + 1) % PAIRS, copy);
-                UNROLL for (u32 t = 0; t < M_TILES; t++)
-                    mma<MMA_TYPE>(block[t], w0, w1, w2, w3, a[u][t][2 * i], a[u][t][2 * i + 1]);
-            }
-        }
+        UNROLL for (u32 u = s * SPAN; u < (s + 1) * SPAN; u++)
+            multiply_unit(block, a[u], own, u * UNIT_BYTES);
         if (!HAS_BLOCK_SCALES)
             continue;
         const float scales[2] = {scale_at(above, s % SCALES, CODES, shift),
@@ -458,8 +535,12 @@ DEVICE void consume(LAYER_PARAMETER SCALE_OPERANDS SLOT_PARAMETER walk at, const
             load_scales(LAYER_NAME SCALE_NAMES lower, at, rows * 16 + lane / 4 + 8, k_warp);
         }
         barrier_wait(FULL + stage.at * 8, stage.parity);
-        multiply(LAYER_NAME sums, values, of_a, upper_now, lower_now, now, stage.at, rows, k_warp,
-                 shift);
+        if constexpr (ONE_ROW)
+            multiply_one_row(LAYER_NAME sums[0], values, upper_now, lower_now, now, stage.at, rows,
+                             k_warp, shift);
+        else
+            multiply(LAYER_NAME sums, values, of_a, upper_now, lower_now, now, stage.at, rows,
+                     k_warp, shift);
         fence_async();
         sync_warp();
         if (lane == 0)
