@@ -6,18 +6,9 @@ import os
 import pathlib
 import subprocess
 
-import hypothesis
 import pytest
 
 EXPLORES = bool(os.environ.get("EXPLORE"))  # check-long, which takes what make check leaves out
-
-# Found examples are printed, not kept in the tree. The same examples every time, or with EXPLORE
-# others each time; and none fails for the time it takes.
-hypothesis.settings.register_profile(
-    "quern", database=None, deadline=None, derandomize=not EXPLORES,
-    suppress_health_check=[hypothesis.HealthCheck.too_slow],
-)  # fmt: skip
-hypothesis.settings.load_profile("quern")
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 COMMAND = pathlib.Path(os.environ.get("QUERN_COMMAND", TOP / "build/release/bin/quern")).resolve()

@@ -28,7 +28,7 @@
 #ifndef CHANGES
 #define CHANGES (T_SANITIZED ? 100 : 200) /* 10,000 in every build: test_base_swaps_long.c */
 #endif
-#define LAYERS    8
+#define LAYERS    4
 #define THREADS   16
 #define ROWS      2
 #define LARGEST_M 64

@@ -6,6 +6,8 @@
 #include "base/os.h"
 #include "object/elf.h"
 #include "object/object.h"
+#include "t_build.h"
+#include "t_explore.h"
 #include "t_objects.h"
 
 #include <stdarg.h>
@@ -19,12 +21,10 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* The thread sanitizer is slow and there is one thread here: a sample will do for it. */
-#ifdef __SANITIZE_THREAD__
-enum { BIT_STEP = 37, DAMAGE_ROUNDS = 500 };
-#else
-enum { BIT_STEP = 1, DAMAGE_ROUNDS = 20000 };
-#endif
+/* Sanitized, a sample in make check and all in check-long. */
+#define SAMPLE        (T_SANITIZED && !t_explores())
+#define BIT_STEP      (SAMPLE ? 3u : 1u)
+#define DAMAGE_ROUNDS (SAMPLE ? 7000 : 20000)
 
 static unsigned touched; /* what the checks below read, so that nothing is optimised away */
 
