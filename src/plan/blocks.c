@@ -38,14 +38,14 @@ static const struct block_size tiled_blocks[] = {
 static const struct block_size matrix_blocks[] = {{1, 1, 1}, {16, 128, 10}, {64, 0, 16}, {0}};
 
 /* Rows of a family's slices of such blocks; 0: it has none that fit into one. */
-static int slice_rows(const struct family *f, int block_rows)
+static int slice_rows(const struct family *f, const struct quern_problem *problem, int block_rows)
 {
-    int rows = 0;
-
-    for (const int *listed = f->m_tiles; listed && *listed && *listed <= block_rows; listed++)
-        rows = *listed;
-    if (f->m_tiles)
+    if (f->m_tiles) {
+        int rows = 0;
+        for (const int *one = f->m_tiles(problem); *one && *one <= block_rows; one++)
+            rows = *one;
         return rows;
+    }
     if (f->units == PLAN_UNITS_VECTOR)
         return model_at_most(block_rows, PLAN_SIMT_M_MAX);
     const int least = f->units == PLAN_UNITS_MATRIX ? MATRIX_TILE : PLAN_MMA_M_MAX;
@@ -63,7 +63,7 @@ static quern_status add_block(struct plan_set *set, const struct plan *base, int
 
     for (size_t i = 0; i < COUNT(units); i++) {
         const struct family *const f = family_of(&base->problem, base->target, units[i]);
-        const int m_tile = f ? slice_rows(f, block_rows) : 0;
+        const int m_tile = f ? slice_rows(f, &base->problem, block_rows) : 0;
         struct plan one, by = *base;
 
         by.family = f;

@@ -28,9 +28,9 @@ struct family {
     /* Cycles that a launch of so many rows takes, of a family whose kernels have no slices; null:
      * as follows from those of its slices. */
     int64_t (*rows_cycles)(const struct plan *p, int64_t rows);
-    /* Rows of A of its kernels, ends with 0: a problem that is the family's has those and no
-     * others. Null: plan.c says, for its units and those of the problem's other families. */
-    const int *m_tiles;
+    /* Rows of A of its kernels for a problem that is the family's, which has those and no others;
+     * ends with 0. Null: plan.c says, for its units and those of the problem's other families. */
+    const int *(*m_tiles)(const struct quern_problem *problem);
     /* Rows of A of the family's smallest kernel for a plan's problem and target, given what the
      * plan forces; null: one. */
     int (*fewest_rows)(const struct plan *p);

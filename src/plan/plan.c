@@ -203,15 +203,11 @@ static quern_status add_any_m(struct plan_set *set, const struct plan *base)
     return QUERN_OK;
 }
 
-/* Appends the kernels of a family that says which it has. Of one of which no shape fits, the next
- * larger does the rows. */
+/* Appends the kernels of a family that says which it has. */
 static quern_status add_listed(struct plan_set *set, const struct plan *base)
 {
-    for (const int *rows = base->family->m_tiles; *rows; rows++) {
-        const quern_status status = plan_add(set, base, *rows, !rows[1]);
-        if (status != QUERN_E_DECLINED || !rows[1])
-            TRY(status);
-    }
+    for (const int *rows = base->family->m_tiles(&base->problem); *rows; rows++)
+        TRY(plan_add(set, base, *rows, !rows[1]));
     set->m_max = set->plans[set->count - 1].m_hi;
     return QUERN_OK;
 }
@@ -237,7 +233,7 @@ static quern_status add_listed_tiles(struct plan_set *set, struct plan base,
                                      const struct family *tiles)
 {
     base.family = tiles;
-    for (const int *rows = tiles->m_tiles; *rows; rows++) {
+    for (const int *rows = tiles->m_tiles(&base.problem); *rows; rows++) {
         struct plan p;
 
         if (plan_one(&base, *rows, true, &p) != QUERN_OK)

@@ -312,11 +312,6 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
 {
     struct plan p = *base;
 
-    /* for numbers and masks the loop was slower: 18.2 and 19.9 us, int4 at 28672x4096; and what an
-     * expert has of rows is not known, nor a base kernel's layer */
-    if (one_row(&p) &&
-        (!nvidia_has_table(&p.problem) || plan_is_base(&p) || problem_has_experts(&p.problem)))
-        return;
     p.products = PRODUCTS_MMA;
     p.wave_size = p.target->wave_size;
     p.resident = 1;
@@ -385,7 +380,17 @@ static const struct plan_template templates[] = {
     {"cuda/family/ring"},
     {0}};
 
-static const int tiles[] = {1, 8, 16, 32, 0};
+/* A kernel for one row pays for codes of a table: by masks its loop took 19.9 us for 18.2 (int4,
+ * 28672x4096). What an expert has of rows is not known when it is launched, nor what layer a base
+ * kernel is for. */
+static const int *tiles(const struct quern_problem *problem)
+{
+    static const int rows[] = {1, 8, 16, 32, 0};
+    const bool one =
+        nvidia_has_table(problem) && !problem_has_experts(problem) && !problem->kernels;
+
+    return one ? rows : rows + 1;
+}
 
 const struct family family_ring = {
     .name = "ring",

@@ -102,7 +102,7 @@ static void set_up(struct bench *b, const struct run *r)
         fail_msg("%s: %s", r->problem, quern_last_error()->message);
     b->plan = *plan_for(&set, r->m);
     if (r->family) {
-        const int *rows = r->family->m_tiles;
+        const int *rows = r->family->m_tiles(&b->problem);
         while (*rows < r->m && rows[1])
             rows++;
         b->plan.family = r->family;
