@@ -31,7 +31,7 @@ import sim_coverage
 TOP = pathlib.Path(__file__).resolve().parents[1]
 BUILDS = ("release", "asan", "tsan")
 # Files at a time: many wait for a while, for a worker that compiles, a deadline or a child.
-JOBS = 6
+JOBS = 4
 TIMES = TOP / "build" / "check.csv"
 THREADED = TOP / "tests" / "threads.txt"
 SANITIZED_LONG = TOP / "tests" / "long.txt"

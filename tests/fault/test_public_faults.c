@@ -43,7 +43,7 @@
 #ifndef WORKER_STEP
 #define WORKER_STEP 600
 #define BUNDLE_STEP 23
-#define CALL_STEP   (T_SANITIZED ? 23 : 61)
+#define CALL_STEP   (T_SANITIZED ? 37 : 89)
 #endif
 #ifndef LASTS /* whether an error is tried for ever too */
 #define LASTS(error) ((error) == EIO || (error) == EINTR)
