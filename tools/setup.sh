@@ -434,7 +434,7 @@ if have flock; then
 fi
 rm -rf "$work"
 mkdir "$work"
-trap 'rm -rf "$work"' EXIT
+trap 'wait; rm -rf "$work"' EXIT # what runs in the background writes there
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 

@@ -183,15 +183,13 @@ struct batch {
     size_t count;
 };
 
-/* As many are stored at a time as the store flushes together. */
-#define STORED_TOGETHER 32
-
+/* Stores as many of a batch as the store has reach the disk together: part `i` of it. */
 static void store_some(void *user, size_t i)
 {
     struct batch *const b = user;
-    const size_t first = i * STORED_TOGETHER, left = b->count - first;
+    const size_t first = i * STORE_TOGETHER, left = b->count - first;
 
-    tiers_put(b->ctx, b->puts + first, left < STORED_TOGETHER ? left : STORED_TOGETHER, true);
+    tiers_put(b->ctx, b->puts + first, left < STORE_TOGETHER ? left : STORE_TOGETHER, true);
 }
 
 /* Keeps what came from afar, on as many threads as there may be jobs, and frees all kernels of a
@@ -207,8 +205,8 @@ static void store_window(struct prewarm *w)
             b.puts[b.count++] =
                 (struct store_put){.key = hash128_of(r->key_text, r->key_text_bytes), .record = r};
     }
-    parallel_for((b.count + STORED_TOGETHER - 1) / STORED_TOGETHER, (int)w->ctx->settings.jobs,
-                 store_some, &b);
+    parallel_for((b.count + STORE_TOGETHER - 1) / STORE_TOGETHER, w->ctx->settings.jobs, store_some,
+                 &b);
     for (size_t i = 0; i < w->storing->count; i++)
         if (all[i].searched)
             kernel_free(w->ctx, &all[i].kernel);

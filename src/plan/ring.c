@@ -129,7 +129,8 @@ static bool one_row(const struct plan *p)
 }
 
 /* Registers of a consumer: A, sums and those of a block, scales of two rows in this step and the
- * next, and what addresses take. */
+ * next, and what addresses take. For one row, A and scales of eight units at a time, and 60 for the
+ * rest, of which the sums of four units take 16. */
 static uint32_t registers(const struct plan *p)
 {
     const uint32_t spans = (uint32_t)(p->ring.units / p->ring.span), tiles = (uint32_t)m_tiles(p);

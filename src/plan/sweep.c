@@ -37,10 +37,10 @@ static bool choose(const struct plan_set *set, enum plan_units units, int m, str
                        .force = largest->force,
                        .target = largest->target,
                        .family = family};
-    static const int none;
     const int least = family->fewest_rows ? family->fewest_rows(p) : 1;
     p->m_hi = p->m_tile = m < least ? least : m < most ? m : most;
-    for (const int *rows = family->m_tiles ? family->m_tiles(&p->problem) : &none; *rows; rows++) {
+    for (const int *rows = family->m_tiles ? family->m_tiles(&p->problem) : NULL; rows && *rows;
+         rows++) {
         p->m_hi = p->m_tile = *rows;
         if (m <= *rows)
             break;

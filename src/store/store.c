@@ -343,13 +343,10 @@ static void point_all(struct store *s, int objects, const struct putting *puttin
         os.close(sources);
 }
 
-/* As many as have their files and directories open at once. */
-#define TOGETHER 32
-
 static void put_some(struct store *s, struct store_put *puts, size_t count)
 {
-    struct putting putting[TOGETHER];
-    struct publication publications[TOGETHER];
+    struct putting putting[STORE_TOGETHER];
+    struct publication publications[STORE_TOGETHER];
     size_t n = 0, stored = 0;
 
     for (size_t i = 0; i < count; i++) {
@@ -392,8 +389,8 @@ void store_put_all(struct store *s, struct store_put *puts, size_t count)
         puts[i].outcome = QUERN_STAT_PUT_FAILED;
     if (s->mode != QUERN_CACHE_RW)
         return;
-    for (size_t i = 0; i < count; i += TOGETHER)
-        put_some(s, puts + i, count - i < TOGETHER ? count - i : TOGETHER);
+    for (size_t i = 0; i < count; i += STORE_TOGETHER)
+        put_some(s, puts + i, count - i < STORE_TOGETHER ? count - i : STORE_TOGETHER);
 }
 
 enum quern_stat store_put(struct store *s, const struct hash128 *key,

@@ -99,7 +99,9 @@ quern_status store_raise_serial(struct store *store, const char *signer, uint64_
  * evicts). Thread-safe. */
 enum quern_stat store_put(struct store *store, const struct hash128 *key,
                           const struct store_record *record);
-/* The same for several at once, which reach the disk together and so much sooner. */
+/* The same for several at once, of which STORE_TOGETHER reach the disk together and so much sooner:
+ * as many have their files and directories open at once. */
+#define STORE_TOGETHER 32
 struct store_put {
     struct hash128 key;
     const struct store_record *record;

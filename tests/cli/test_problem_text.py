@@ -6,7 +6,7 @@ import ctypes
 import os
 import random
 
-import examples  # noqa: F401
+import hypothesis_profile  # noqa: F401
 import pytest
 from conftest import EXPLORES, TARGET, TOP
 from hypothesis import given, settings

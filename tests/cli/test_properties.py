@@ -8,7 +8,7 @@ import itertools
 import random
 import struct
 
-import examples  # noqa: F401
+import hypothesis_profile  # noqa: F401
 import operands
 from conftest import TARGET
 from hypothesis import HealthCheck, given, settings

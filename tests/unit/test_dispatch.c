@@ -86,7 +86,7 @@ static void test_answers(void **state)
             snprintf(text, sizeof text, "wq=nf4 %s %s", shapes[s], types[t]);
             const struct quern_problem p = t_problem(text);
             quern_op *const op = create(ctx, text, 8);
-            for (size_t m = (t + s) / 3 % step; m < sizeof rows / sizeof *rows; m += step)
+            for (size_t m = (t + s) / 4 % step; m < sizeof rows / sizeof *rows; m += step)
                 check_answer(ctx, op, &p, rows[m], 0, 0);
             check_answer(ctx, op, &p, 5, p.k + 64, p.n + 3);
             check_answer(ctx, op, &p, 11, p.k + 2, p.n + 1);

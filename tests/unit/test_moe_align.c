@@ -223,9 +223,10 @@ static void check_ids(quern_op *op, quern_sim *sim, enum kind kind, int64_t toke
 }
 
 /* Shapes, of which the first two are run on every target, for few tokens with every kind of ids; of
- * the others one in three. Outside check-long (EXPLORE) a third of the former and a quarter of the
- * latter. Where not all are run, shapes and kinds take turns. */
+ * the others one in three. Outside check-long (EXPLORE) the former have a target in TURNS each, and
+ * the latter a quarter of theirs. Where not all are run, shapes and kinds take turns. */
 #define EVERYWHERE 2
+#define TURNS      3
 static const struct {
     int experts, top_k, block_rows;
 } shapes[] = {
@@ -247,9 +248,9 @@ static void check_shape(quern_ctx *ctx, quern_sim *sim, int shape, int turn)
     const int64_t tokens[] = {1, 7, 64 / p.top_k + 1, 1000, most < 8192 ? most : 8192, most};
     if (quern_op_create(ctx, &p, most, &op) != QUERN_OK)
         fail_msg("%s", quern_last_error()->message);
-    /* the largest are many instructions of the same code, which not all targets need to see again,
-     * and sanitizers not at all */
-    const bool whole = t_explores() || (shape < EVERYWHERE && shape == turn);
+    /* the largest are many instructions of the same code: each of the first shapes has them on the
+     * one of the first targets where it is asked for, and sanitizers need not see them */
+    const bool whole = t_explores() || (shape < EVERYWHERE && turn < TURNS);
     const int left_out = T_SANITIZED || !whole ? 2 : 0;
     for (int i = 0; i < COUNT(tokens) - left_out; i++)
         for (int kind = 0; kind < KINDS; kind++)
@@ -261,7 +262,7 @@ static void check_shape(quern_ctx *ctx, quern_sim *sim, int shape, int turn)
 static bool is_asked_for(int shape, int turn)
 {
     if (shape < EVERYWHERE)
-        return T_SANITIZED ? turn == 0 : t_takes((size_t)(shape + turn), 3);
+        return T_SANITIZED ? turn == 0 : t_takes((size_t)(shape + turn), TURNS);
     return (shape + turn) % (t_explores() ? 3 : 12) == 0;
 }
 

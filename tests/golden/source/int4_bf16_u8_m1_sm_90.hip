@@ -739,7 +739,8 @@ constexpr bool OWN_BLOCKS = KNOWN && NEIGHBOURS_AT_ONCE && SPAN * UNIT == BLOCK;
 constexpr u32 SCALES = OWN_BLOCKS && !ONE_ROW && SPANS % 4 == 0 && BLOCKS % 4 == 0 ? 4
                        : OWN_BLOCKS && SPANS % 2 == 0 && BLOCKS % 2 == 0           ? 2
                                                                                    : 1;
-// That a lane has of a row: with one row of A, those of the two columns whose sums it has.
+// The number of scales that a lane has of a row of W: of each span, or with one row of A of the
+// units in whose two columns the lane has sums.
 constexpr u32 LANE_SCALES = ONE_ROW ? SETS * 2 : SPANS;
 
 // Shared memory. The sums of a warp, 512 bytes for eight rows of A, are in the free halves of four
@@ -1087,8 +1088,10 @@ DEVICE void multiply_unit(float (&sums)[M_TILES][4], const u32 (&a)[M_TILES][UNI
     }
 }
 
-// The sums of a warp's units for one row of A. Units of a turn are unrolled, as few as leave enough
-// loads on their way; a unit's sums are in one column, so that a lane adds only its own.
+// The sums of a warp's units for one row of A. The loop takes TURN units at a time: two or one
+// leave too few loads on their way, eight are too many instructions for the first instruction
+// cache. A unit's sums are in one column, and of four lanes the one that has this column adds them
+// to its own.
 constexpr u32 TURN = !RAGGED && UNITS % 4 == 0 ? 4 : !RAGGED && UNITS % 2 == 0 ? 2 : 1;
 
 DEVICE void multiply_one_row(LAYER_PARAMETER float (&sums)[4], const a_values &a,
