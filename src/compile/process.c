@@ -449,7 +449,7 @@ quern_status process_start(const struct process_config *config, struct process *
     if (error) {
         FAIL_IF(error == ENOMEM && !strcmp(stage, "malloc"), QUERN_E_MEMORY,
                 "out of memory for a compiler worker");
-        FAIL_IF(!strcmp(stage, "execveat"), QUERN_E_TOOLCHAIN,
+        FAIL_IF(!strcmp(stage, "exec"), QUERN_E_TOOLCHAIN,
                 "cannot run the compiler worker %s%s%s: %s", config->worker_path,
                 *t->loader ? " with the loader " : "", t->loader, strerror(error));
         FAIL_IF(error == ECHILD, QUERN_E_WORKER,

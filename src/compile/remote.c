@@ -105,9 +105,9 @@ quern_status remote_start(const struct remote_config *config, struct remote **re
         os.close(program);
     }
     FAIL_IF(error,
-            !strcmp(stage, "open") || !strcmp(stage, "execveat") ? QUERN_E_TOOLCHAIN
-            : error == ENOMEM                                    ? QUERN_E_MEMORY
-                                                                 : QUERN_E_IO,
+            !strcmp(stage, "open") || !strcmp(stage, "exec") ? QUERN_E_TOOLCHAIN
+            : error == ENOMEM                                ? QUERN_E_MEMORY
+                                                             : QUERN_E_IO,
             "cannot start the remote cache's helper %s: %s: %s", config->path, stage,
             strerror(error));
     struct remote *const r = remote_adopt(process);

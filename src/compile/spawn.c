@@ -118,15 +118,18 @@ static BARE int program_step(void *argument)
     if (syscall(SYS_dup3, s->sock, 0, 0) < 0 || syscall(SYS_dup3, s->pipe, 1, 0) < 0 ||
         syscall(SYS_dup3, s->pipe, 2, 0) < 0 ||
         (spawn->argument_file >= 0 && syscall(SYS_dup3, spawn->argument_file, 3, 0) < 0) ||
-        syscall(SYS_dup3, spawn->program, 4, O_CLOEXEC) < 0)
+        (spawn->program >= 0 && syscall(SYS_dup3, spawn->program, 4, O_CLOEXEC) < 0))
         return report_failure(s->sock, STAGE_SETUP);
     if (spawn->argument_file < 0)
         syscall(SYS_close, 3);
-    close_from(5);
+    close_from(spawn->program < 0 ? 4 : 5);
     for (int i = 1; i <= SIGNALS; i++)
         syscall(SYS_rt_sigaction, i, action, NULL, KERNEL_SIGSET);
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, KERNEL_SIGSET);
-    syscall(SYS_execveat, 4, "", spawn->arguments, spawn->environment, AT_EMPTY_PATH);
+    if (spawn->program < 0)
+        syscall(SYS_execve, spawn->arguments[0], spawn->arguments, spawn->environment);
+    else
+        syscall(SYS_execveat, 4, "", spawn->arguments, spawn->environment, AT_EMPTY_PATH);
     return report_failure(0, STAGE_EXEC);
 }
 
@@ -207,7 +210,7 @@ static int receive_start(struct spawned *spawned, const char **stage)
     if (os.recv(spawned->sock, &failure, sizeof failure, MSG_PEEK | MSG_DONTWAIT) ==
             sizeof failure &&
         failure.mark == MARK_FAILED) {
-        *stage = failure.stage == STAGE_EXEC ? "execveat" : "dup3";
+        *stage = failure.stage == STAGE_EXEC ? "exec" : "dup3";
         return failure.error;
     }
     return 0;

@@ -6,7 +6,9 @@
 #include <stddef.h>
 
 struct spawn {
-    int program;       /* descriptor of the executable, opened with O_PATH or for reading */
+    /* Descriptor of the executable, opened with O_PATH or for reading; or -1: the program is the
+     * file arguments[0]. Only so may it be a script: what interprets it opens it by name. */
+    int program;
     int argument_file; /* becomes descriptor 3 of the program, or -1 */
     char *const *arguments;
     char *const *environment;
@@ -21,7 +23,7 @@ struct spawned {
 
 /*
  * Runs the program in a session of its own, with default signal dispositions and an empty signal
- * mask. Returns 0 or an errno; *stage then says what failed ("execveat", "socketpair" …). Blocks
+ * mask. Returns 0 or an errno; *stage then says what failed ("exec", "socketpair" …). Blocks
  * for about a millisecond. Never blocks the host's other threads, whatever its size: its memory is
  * not copied.
  */

@@ -151,18 +151,17 @@ static bool collect(const struct spawned *s, struct str *output)
     }
 }
 
-static quern_status run_program(const char *path, char *const *arguments, char *const *environment,
+/* Runs the program arguments[0], which may be a script: a C++ compiler often is one. */
+static quern_status run_program(char *const *arguments, char *const *environment,
                                 struct str *output)
 {
-    const int fd = os.openat(AT_FDCWD, path, O_PATH | O_CLOEXEC, 0);
+    const char *const path = arguments[0];
+    const struct spawn spawn = {
+        .program = -1, .argument_file = -1, .arguments = arguments, .environment = environment};
     struct spawned spawned;
     const char *stage = "";
-
-    FAIL_IF(fd < 0, QUERN_E_IO, "cannot open %s: %s", path, strerror(errno));
-    const struct spawn spawn = {
-        .program = fd, .argument_file = -1, .arguments = arguments, .environment = environment};
     const int error = spawn_program(&spawn, &spawned, &stage);
-    os.close(fd);
+
     FAIL_IF(error, QUERN_E_IO, "cannot run %s: %s: %s", path, stage, strerror(error));
     const bool ended = collect(&spawned, output);
     os.close(spawned.sock);
@@ -222,7 +221,7 @@ static quern_status run_compiler(struct cpu_program *b, const char *compiler,
     snprintf(search, sizeof search, "PATH=%s", secure_getenv("PATH"));
     snprintf(temporary, sizeof temporary, "TMPDIR=%s", b->path);
     char *const environment[] = {search, temporary, (char *)"LC_ALL=C", NULL};
-    quern_status status = run_program(compiler, arguments, environment, &log);
+    quern_status status = run_program(arguments, environment, &log);
     if (status == QUERN_OK && os.faccessat(AT_FDCWD, output, R_OK, 0)) {
         status = error_set(QUERN_E_COMPILE, __FILE__, FAIL_AT(""),
                            "%s refuses %s, which is to be run on the CPU", compiler, what);
@@ -354,7 +353,7 @@ static quern_status launch(struct cpu_program *b, const struct cpu_launch *l)
     path_in(b, "kernel", program);
     path_in(b, "launch", path);
     char *const arguments[] = {program, path, NULL}, *const environment[] = {NULL};
-    quern_status status = run_program(program, arguments, environment, &output);
+    quern_status status = run_program(arguments, environment, &output);
     if (status == QUERN_OK)
         status = judge(&output);
     str_free(&output);

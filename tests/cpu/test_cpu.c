@@ -21,12 +21,15 @@
 #include "plan/family.h"
 #include "quant/quant.h"
 #include "t_build.h"
+#include "t_context.h"
 #include "t_explore.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #ifndef ONE_IN
 #define ONE_IN (T_SANITIZED ? 31 : 23)
@@ -785,7 +788,7 @@ static void test_planted_faults_are_found(void **state)
     assert_int_equal(missed, 0);
 }
 
-/* ---- Without a compiler ---------------------------------------------------------------------- */
+/* ---- Other compilers ------------------------------------------------------------------------- */
 
 static void test_no_compiler_is_said(void **state)
 {
@@ -806,6 +809,33 @@ static void test_no_compiler_is_said(void **state)
     tear_down(&b);
 }
 
+/* Distributions and build systems put scripts in front of their compilers: one is run like any
+ * compiler, and what it says is the error's log. */
+static void test_a_compiler_may_be_a_script(void **state)
+{
+    const char *const path = getenv("PATH");
+    char *const kept = strdup(path ? path : ""), *const directory = t_temp_dir();
+    char script[PATH_MAX];
+    struct bench b;
+
+    (void)state;
+    snprintf(script, sizeof script, "%s/c++", directory);
+    FILE *const f = fopen(script, "w");
+    assert_non_null(f);
+    fputs("#!/bin/sh\necho this script was run\nexit 1\n", f);
+    fclose(f);
+    assert_int_equal(chmod(script, 0700), 0);
+    set_up(&b, &lane);
+    setenv("PATH", directory, 1);
+    assert_int_equal(verify_text(&b.slice, str_text(&b.source), &b.host, lane.m, 1, 1),
+                     QUERN_E_COMPILE);
+    assert_non_null(strstr(quern_last_error()->log, "this script was run"));
+    setenv("PATH", kept, 1);
+    t_remove(directory);
+    free(kept);
+    tear_down(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -814,6 +844,7 @@ int main(void)
         cmocka_unit_test(test_specials),
         cmocka_unit_test(test_planted_faults_are_found),
         cmocka_unit_test(test_no_compiler_is_said),
+        cmocka_unit_test(test_a_compiler_may_be_a_script),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
