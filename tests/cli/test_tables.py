@@ -60,7 +60,7 @@ def test_a_table_that_was_changed_by_hand_is_found(tmp_path, monkeypatch):
 @pytest.mark.parametrize("target, problem", SAMPLE)
 def test_a_sample_is_counted_again(tmp_path, the_toolchain, target, problem):
     every = doc_tables.all_counts()[target, problem]
-    rows = [every[0], every[len(every) // 2], every[-1]]
+    rows = [every[0], every[len(every) // 2], *(every[-1:] if EXPLORES else ())]
     made = doc_tables.count(target, problem, rows, tmp_path)
     assert [list(map(str, row)) for row in made] == [
         row for row in as_kept(doc_tables.COUNTS)

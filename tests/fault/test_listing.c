@@ -27,8 +27,8 @@
 #include <unistd.h>
 
 #ifndef MANY
-#define FEW  250
-#define MANY 2000
+#define FEW  125
+#define MANY 1000
 #endif
 /* Listing was quadratic once: then this ratio is that of the entries, squared. Sorting the names in
  * a shard takes a little more than their number. */

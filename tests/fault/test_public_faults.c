@@ -42,8 +42,8 @@
  * directories; elsewhere. */
 #ifndef WORKER_STEP
 #define WORKER_STEP 600
-#define BUNDLE_STEP 23
-#define CALL_STEP   (T_SANITIZED ? 37 : 89)
+#define BUNDLE_STEP 31
+#define CALL_STEP   (T_SANITIZED ? 53 : 127)
 #endif
 #ifndef LASTS /* whether an error is tried for ever too */
 #define LASTS(error) ((error) == EIO || (error) == EINTR)

@@ -10,6 +10,7 @@
 #include "store/key.h"
 #include "store/bundle.h"
 #include "t_faults.h"
+#include "t_explore.h"
 #include "t_store.h"
 
 #include <stdarg.h>
@@ -285,6 +286,7 @@ static void check_usable(struct scene *c, bool removes, const char *what)
     store_unlock(c->s, lock);
 }
 
+/* Each call by every second error, in turns, but in check-long by every one. */
 static void every_call_of_every_operation_may_fail(void **state)
 {
 #ifdef __SANITIZE_THREAD__ /* one thread: nothing for it to find here */
@@ -312,6 +314,8 @@ static void every_call_of_every_operation_may_fail(void **state)
                  for_ever++)
                 for (unsigned n = 1; n <= calls; n++) {
                     char what[96];
+                    if (!t_takes(n + e + (size_t)for_ever, 2))
+                        continue;
                     snprintf(what, sizeof what, "%s: call %u of %u, %s%s", operations[o].name, n,
                              calls, strerror(errors[e]), for_ever ? ", for ever" : "");
                     t_faults_on(0, 0, false); /* no real fsync while preparing either */

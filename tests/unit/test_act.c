@@ -27,7 +27,7 @@
 
 #ifndef ONE_IN
 /* Has no divisor in common with the numbers of rows, ways and targets. */
-#define ONE_IN (T_SANITIZED ? 201 : 151)
+#define ONE_IN (T_SANITIZED ? 201 : 199)
 #endif
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))

@@ -24,7 +24,7 @@
 #include <string.h>
 
 #ifndef ONE_IN
-#define ONE_IN (T_SANITIZED ? 93 : 71)
+#define ONE_IN (T_SANITIZED ? 93 : 97)
 #endif
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))

@@ -26,7 +26,7 @@
 #include <string.h>
 
 #ifndef ONE_IN
-#define ONE_IN (T_SANITIZED ? 36 : 25)
+#define ONE_IN (T_SANITIZED ? 36 : 33)
 #endif
 
 /* ---- Properties and their levels ------------------------------------------------------------- */

@@ -117,7 +117,7 @@ static void test_formats(void **state)
         const struct quern_problem p = t_problem(layers[i]);
         quern_op *const op = create(ctx, layers[i], 8);
         for (size_t m = 0; m < sizeof rows / sizeof *rows; m++)
-            if (t_takes(m + i, 3))
+            if (t_takes(m + i, 4))
                 check_answer(ctx, op, &p, rows[m], 0, 0);
         check_answer(ctx, op, &p, 4, p.k + 2, p.n + 5);
         quern_op_release(op);
@@ -278,7 +278,7 @@ static void test_other_targets(void **state)
         const struct quern_problem p = t_problem("wq=nf4 n=80 k=512 a=bf16 bias=1");
         quern_op *const op = create(ctx, "wq=nf4 n=80 k=512 a=bf16 bias=1", 8);
         for (int64_t m = 1; m <= 8; m++)
-            if (t_takes((size_t)m + t, 4))
+            if (t_takes((size_t)m + t, 5))
                 check_answer(ctx, op, &p, m, 0, 0);
         quern_op_release(op);
         verify_exact(ctx, "op=dequant wq=fp4 n=80 k=512 c=f16");
@@ -287,7 +287,7 @@ static void test_other_targets(void **state)
 }
 
 /* Targets that nothing here runs: their kernels compile, and registers suffice. Of each target
- * every third problem, and all in check-long. */
+ * every fourth problem, and all in check-long. */
 static void test_unverified_targets_compile(void **state)
 {
     static const char *const problems[] = {"wq=nf4 n=96 k=4096 a=f32", "wq=nf4 n=4096 k=4096 a=f16",
@@ -310,7 +310,7 @@ static void test_unverified_targets_compile(void **state)
         options.allow_unverified = 1;
         assert_int_equal(quern_open(&options, &ctx), QUERN_OK);
         for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
-            if (!t_takes(i + t, 3))
+            if (!t_takes(i + t, 4))
                 continue;
             quern_op *const op = create(ctx, problems[i], 8);
             for (size_t k = 0; k < quern_op_kernel_count(op); k++) {

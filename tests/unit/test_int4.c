@@ -29,7 +29,7 @@
 
 /* Of the layers that are run, half of which are also counted; all in test_int4_whole_long.c. */
 #ifndef ONE_IN
-#define ONE_IN 33
+#define ONE_IN 47
 #endif
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))

@@ -25,7 +25,7 @@
 
 /* Of the layers that are run; all in test_skinny_whole_long.c. */
 #ifndef ONE_IN
-#define ONE_IN (T_SANITIZED ? 20 : 7)
+#define ONE_IN (T_SANITIZED ? 20 : 11)
 #endif
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))

@@ -149,7 +149,7 @@ static void rows_of(void *user, size_t index)
     int tile;
 
     (void)user;
-    if (!t_takes(t + i, 3))
+    if (!t_takes(t + i, 4))
         return;
     if (quern_op_create(contexts[t], &p, 4096, &op) != QUERN_OK ||
         t_tile_op(contexts[t], targets[t], texts[i], &tiles, &tile) != QUERN_OK) {
