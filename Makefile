@@ -71,8 +71,8 @@ BNB      := $(B)/lib/libquern_bnb.so
 # On all CPUs, unless the caller's make says how many.
 JOBS = $(if $(filter -j%,$(MAKEFLAGS)),,-j$$(nproc))
 
-.PHONY: all demo check check-hw check-long setup setup-build setup-cuda clean format tables \
-        examples fakehip tests sanitized
+.PHONY: all demo check check-hw check-long setup setup-build setup-compile setup-cuda clean \
+        format tables examples fakehip tests sanitized
 all: setup-build
 	@$(MAKE) --no-print-directory $(JOBS) build
 
@@ -106,15 +106,20 @@ hosts: setup-build
 # DEVICE=cuda is for NVIDIA's GPUs alone: it builds the same, and fetches nothing of AMD's.
 DEVICE ?=
 SETUP  := build/.setup$(DEVICE:%=-%)
-# What the tests need, too; setup-build: what building, installing and the demo do.
+# What the tests need, too; setup-build: what building, installing and the demo do; setup-compile:
+# also what compiling the tests does.
 setup: $(SETUP)
 setup-build: $(SETUP)-build
+setup-compile: $(SETUP)-compile
 # NVIDIA's compiler, for those who want it: tools/setup_cuda.sh names its licence.
 setup-cuda: setup-build
 	@sh tools/setup_cuda.sh
 $(SETUP): tools/setup.sh
 	@DEVICE=$(DEVICE) sh tools/setup.sh
-	@touch $@ $@-build
+	@touch $@ $@-build $@-compile
+$(SETUP)-compile: tools/setup.sh
+	@DEVICE=$(DEVICE) sh tools/setup.sh compile
+	@touch $@ $(SETUP)-build
 $(SETUP)-build: tools/setup.sh
 	@DEVICE=$(DEVICE) sh tools/setup.sh build
 	@touch $@
@@ -538,16 +543,16 @@ test: setup
 	@python3 tests/run.py --long --builds $(TEST_BUILD) --only $(T)
 
 # Between two changes: the release build, and what of its tests takes minutes left out.
-quick: setup
-	@$(MAKE) --no-print-directory $(JOBS) build tests
+quick: setup-compile
+	@$(MAKE) --no-print-directory $(JOBS) setup build tests
 	@python3 tests/run.py --quick
 
 # What these compile, and what their tests install; a set that the machine has better ones than is
 # compiled and run by check-long alone.
 quick check: export ISAS := $(or $(lastword $(RUNNABLE)),x86_64)
 check-long: export ISAS := x86_64 $(RUNNABLE)
-check: setup
-	@$(MAKE) --no-print-directory $(JOBS) build tests
+check: setup-compile
+	@$(MAKE) --no-print-directory $(JOBS) setup build tests
 	@$(MAKE) --no-print-directory sanitized
 	@python3 tests/run.py
 
@@ -556,8 +561,8 @@ check-hw: build $(B)/tests/sim/test_sim_adders
 	@python3 tests/check_hw.py
 
 # What `make check` runs, with other cases where a test walks over some of many, and what is longer.
-check-long: setup
-	@$(MAKE) --no-print-directory $(JOBS) build tests long
+check-long: setup-compile
+	@$(MAKE) --no-print-directory $(JOBS) setup build tests long
 	@$(MAKE) --no-print-directory WATCH_WAVES=1 sanitized
 	@$(MAKE) --no-print-directory $(JOBS) B=build/asan SAN=address,undefined WATCH_WAVES=1 \
 	  sanitized_long

@@ -3,10 +3,11 @@
 #
 # Brings what the build and the tests need and this machine lacks: C libraries, the Python test
 # packages, and a ROCm compiler. Run by make; does nothing, quietly, when everything is there.
-# Usage: tools/setup.sh [build|pip]
+# Usage: tools/setup.sh [build|compile|pip]
 # With `build` it brings what building and installing need, and nothing that tests alone do: no test
-# packages, no clang-format; with `pip`, that alone, for what is on the Python package index. With
-# DEVICE=cuda in the environment it brings only the C libraries.
+# packages, no clang-format; with `compile`, also what test programs are compiled with, so that the
+# rest can come while they are; with `pip`, that alone, for what is on the Python package index.
+# With DEVICE=cuda in the environment it brings only the C libraries.
 #
 #   build/deps/usr      C libraries and headers, when they are not installed and cannot be
 #   build/deps/python   pip, pytest, hypothesis and numpy, likewise
@@ -25,7 +26,7 @@ export LC_ALL
 cd "$(dirname "$0")/.."
 top=$(pwd)
 tests=yes
-[ $# = 0 ] || tests=
+case ${1:-} in build | pip) tests= ;; esac
 cc=${CC:-gcc} # maybe of two words, "ccache gcc": the first is what must be there
 libdir=usr/lib/x86_64-linux-gnu
 work=$top/build/setup.tmp
@@ -415,8 +416,8 @@ if [ "${1:-}" = pip ]; then
     all_there() { have_pip; }
 elif [ "${DEVICE:-}" = cuda ]; then
     all_there() { have_all_libraries; }
-elif [ -z "$tests" ]; then
-    all_there() { have_libraries && have python3 && have_rocm; }
+elif [ $# != 0 ]; then
+    all_there() { have_all_libraries && have python3 && have_rocm; }
 else
     all_there() {
         have_all_libraries && have_python && have_pip && have_format && have_nginx && have_swift &&
@@ -447,7 +448,7 @@ if [ "${1:-}" = pip ]; then
 fi
 have_all_libraries || get_libraries
 [ "${DEVICE:-}" != cuda ] || exit 0
-if [ -n "$tests" ]; then
+if [ $# = 0 ]; then
     have_python && have_pip || get_python
     # Swift takes longest, and the others need nothing of it
     { have_swift || get_swift; } &

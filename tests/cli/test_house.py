@@ -166,8 +166,8 @@ def test_setup_takes_a_compiler_of_two_words():
 
 
 def test_building_fetches_nothing_that_tests_alone_need(tmp_path):
-    """With a Python that has no packages: `setup.sh build` has all it wants, and says nothing;
-    without that word the same script asks for the test packages."""
+    """With a Python that has no packages: `setup.sh build` and `compile` have all they want, and
+    say nothing; without such a word the same script asks for the test packages."""
     for part in ("setup.sh", "pip.sh", "format.sh"):
         (tmp_path / "tools").mkdir(exist_ok=True)
         shutil.copy(TOP / "tools" / part, tmp_path / "tools" / part)
@@ -186,8 +186,9 @@ def test_building_fetches_nothing_that_tests_alone_need(tmp_path):
         return subprocess.run(["sh", tmp_path / "tools/setup.sh", *words], env=env,
                               capture_output=True, text=True)
 
-    done = setup("build")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    for word in ("build", "compile"):
+        done = setup(word)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert not (tmp_path / "asked").exists()
     done = setup()
     assert done.returncode == 1 and "pytest, hypothesis and numpy" in done.stderr

@@ -45,8 +45,8 @@ enum {
 };
 enum { KILL_STEP = T_SANITIZED ? 5 : 1, KILL_STEP_WORKER = T_SANITIZED ? 30 : 15 };
 #else
-enum { POINTS = 3, POINTS_WORKER = 1, POINTS_GPU = 1 };
-enum { KILL_STEP = 29, KILL_STEP_WORKER = 151 };
+enum { POINTS = 2, POINTS_WORKER = 1, POINTS_GPU = 1 };
+enum { KILL_STEP = 41, KILL_STEP_WORKER = 211 };
 #endif
 enum { WORDS = 14, LANES = 2 };
 

@@ -108,7 +108,8 @@ static void test_problems(void **state)
 
 /* Scaled weights of bf16 are cut off, and made a little too large before. Products that bf16 holds
  * stay exact, as all of MXFP4's do; NF4's are as near as rounded ones. By v_dot2_bf16_bf16 errors
- * were 1.2e-3 of MXFP4, on RDNA 3, and 3e-3 of NF4. */
+ * were 1.2e-3 of MXFP4, on RDNA 3, and 3e-3 of NF4. Outside check-long each target has one of
+ * them. */
 static void test_cut_weights(void **state)
 {
     static const struct {
@@ -124,6 +125,8 @@ static void test_cut_weights(void **state)
         struct quern_verification v = QUERN_INIT(struct quern_verification);
         quern_op *op;
         int tile;
+        if (!t_takes(i % COUNT(cases) + t, 2))
+            continue;
         assert_int_equal(
             t_tile_op(contexts[t], targets[t], cases[i % COUNT(cases)].text, &op, &tile), QUERN_OK);
         if (!T_SANITIZED)
