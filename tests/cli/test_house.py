@@ -112,6 +112,15 @@ def test_only_rows_of_targets_name_processors():
     assert not bad
 
 
+def test_what_touches_memory_is_volatile():
+    """Of templates for NVIDIA: NVRTC may run other assembly where no condition lets it."""
+    found = [f"{path.name}: {text.splitlines()[0]}"
+             for path in sorted((TOP / "templates/cuda").rglob("*.cu"))
+             for text in re.findall(r"\basm\(.*?\);", path.read_text(), re.S)
+             if re.search(r'"(ld|st|red|atom|prefetch|cp|mbarrier)\b', text)]
+    assert not found
+
+
 def test_patches_apply():
     """Of templates, for a library that shows something: whoever changes them changes the patch."""
     for path in sorted((TOP / "tests").rglob("*.patch")):

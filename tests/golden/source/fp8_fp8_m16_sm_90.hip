@@ -125,43 +125,48 @@ template <class... T> DEVICE void await_launch_in_front(const T *&...pointers)
 }
 
 // Loads through the read-only path, of operands that no kernel writes while this one runs; and
-// loads of those that the launch in front may have written, which are promised no such thing.
+// loads of those that the launch in front may have written, which are promised no such thing. All
+// are volatile: what is not, NVRTC takes for arithmetic. It once moved a load by a pointer that may
+// be null out of a loop, in front of the question whether it is.
 #define LOADS(name, path)                                                                          \
     DEVICE u32 name(const u8 *from)                                                                \
     {                                                                                              \
         u32 v;                                                                                     \
-        asm("ld.global" path ".u8 %0, [%1];" : "=r"(v) : "l"(from));                               \
+        asm volatile("ld.global" path ".u8 %0, [%1];" : "=r"(v) : "l"(from));                      \
         return v;                                                                                  \
     }                                                                                              \
     DEVICE u32 name(const u16 *from)                                                               \
     {                                                                                              \
         u16 v;                                                                                     \
-        asm("ld.global" path ".u16 %0, [%1];" : "=h"(v) : "l"(from));                              \
+        asm volatile("ld.global" path ".u16 %0, [%1];" : "=h"(v) : "l"(from));                     \
         return v;                                                                                  \
     }                                                                                              \
     DEVICE u32 name(const u32 *from)                                                               \
     {                                                                                              \
         u32 v;                                                                                     \
-        asm("ld.global" path ".u32 %0, [%1];" : "=r"(v) : "l"(from));                              \
+        asm volatile("ld.global" path ".u32 %0, [%1];" : "=r"(v) : "l"(from));                     \
         return v;                                                                                  \
     }                                                                                              \
     DEVICE float name(const float *from)                                                           \
     {                                                                                              \
         float v;                                                                                   \
-        asm("ld.global" path ".f32 %0, [%1];" : "=f"(v) : "l"(from));                              \
+        asm volatile("ld.global" path ".f32 %0, [%1];" : "=f"(v) : "l"(from));                     \
         return v;                                                                                  \
     }                                                                                              \
     DEVICE u32x2 name(const u32x2 *from)                                                           \
     {                                                                                              \
         u32x2 v;                                                                                   \
-        asm("ld.global" path ".v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(from));        \
+        asm volatile("ld.global" path ".v2.u32 {%0, %1}, [%2];"                                    \
+                     : "=r"(v.x), "=r"(v.y)                                                        \
+                     : "l"(from));                                                                 \
         return v;                                                                                  \
     }                                                                                              \
     DEVICE u32x4 name(const u32x4 *from)                                                           \
     {                                                                                              \
         u32x4 v;                                                                                   \
-        asm("ld.global" path ".v4.u32 {%0, %1, %2, %3}, [%4];"                                     \
-            : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(from));                             \
+        asm volatile("ld.global" path ".v4.u32 {%0, %1, %2, %3}, [%4];"                            \
+                     : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)                                  \
+                     : "l"(from));                                                                 \
         return v;                                                                                  \
     }
 LOADS(ldg, ".nc")
