@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-// quern 0.1.0 for gfx1151, M = 3 to 256
+// quern 0.1.0 for gfx1151, M = 6 to 256
 // op=moe wq=mxfp4 group=32 scale=e8m0 a=bf16 c=bf16 n=2880 k=2880 bias=1 experts=32 top_k=1 layout=k8 round=rne
 
 #define HAS_MFMA false                  // matrix instructions with a pipe of their own
