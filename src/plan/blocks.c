@@ -24,9 +24,8 @@ static bool block_is_faster(const struct plan *p, const struct plan *q)
  * blocks that are smaller read an expert's weights more than once. With c choices to an expert on
  * average, the experts' numbers are nearly Poisson's, by which these limits have one in twenty
  * experts with more rows than a block, or fewer. `busy`: sixteenths of the experts that have any,
- * when the shape is chosen. On matrix units up to 16 rows take the time of one. On NVIDIA's there
- * are no blocks of one row: with ring.cu's kernels for one row, gpt-oss, whose K has no whole turns
- * of their loop, took 22.5 us for 16.4 by those for eight, and Mixtral 39.6 for 39.8 (an H200).
+ * when the shape is chosen. On matrix units up to 16 rows take the time of one, but NVIDIA's have
+ * kernels for one row of codes of a table.
  */
 struct block_size {
     int rows, choices, busy;
@@ -35,10 +34,11 @@ struct block_size {
 #define NO_TWO -1
 static const struct block_size vector_blocks[] = {
     {1, NO_TWO, 0}, {2, 8, 4}, {4, 24, 8}, {8, 0, 16}, {0}};
-static const struct block_size listed_blocks[] = {{8, 2, 2},     {8, 8, 6},   {8, 64, 12},
-                                                  {16, 128, 16}, {32, 0, 16}, {0}};
+static const struct block_size listed_blocks[] = {
+    {1, NO_TWO, 0}, {8, 2, 2}, {8, 8, 6}, {8, 64, 12}, {16, 128, 16}, {32, 0, 16}, {0}};
 static const struct block_size tiled_blocks[] = {
-    {8, 2, 2}, {8, 8, 6}, {8, 64, 12}, {16, 128, 16}, {32, 384, 16}, {64, 0, 16}, {0}};
+    {1, NO_TWO, 0}, {8, 2, 2},     {8, 8, 6},   {8, 64, 12},
+    {16, 128, 16},  {32, 384, 16}, {64, 0, 16}, {0}};
 static const struct block_size matrix_blocks[] = {{1, NO_TWO, 0}, {16, 128, 10}, {64, 0, 16}, {0}};
 
 /* Most choices for which blocks are of such a size. Two of c choices among E experts are of the
@@ -131,6 +131,8 @@ quern_status blocks_plan(struct plan_set *set, struct plan base)
     const int64_t most = problem_rows_max(q);
     int64_t done = 0; /* rows of A that have a kernel */
 
+    if (matrix && matrix->m_tiles && *matrix->m_tiles(q) > 1)
+        b++; /* the family has no kernel for one row of such weights */
     for (; b->rows; b++) {
         const int64_t until = b->choices ? choices_of(b, q) / q->top_k : most;
 

@@ -47,6 +47,7 @@
 #define SUM_CYCLES       26   /* and for those of each consumer */
 #define RAGGED_PERCENT   140  /* of a warp's cycles, where a chunk does not divide K */
 #define ONE_ROW_PERCENT  86   /* of them, where the loop over units is one (2026-11-28) */
+#define ONE_ROW_SMALL    30   /* and more for a unit of 32 columns of one row (2026-11-29) */
 #define FEW_PERCENT      80   /* of multiprocessors at work, or fewer, leave memory to each other */
 #define ALONE_BYTES      31   /* of W that each of those then gets in a cycle */
 
@@ -202,10 +203,11 @@ static int64_t step_cycles(const struct plan *p)
         (nvidia_has_scales(p) ? p->ring.units / p->ring.span * SCALE_CYCLES * tiles : 0) +
         STEP_CYCLES + STEP_ROWS_CYCLES * tiles;
 
-    if (one_row(p))
-        chain = chain * ONE_ROW_PERCENT / 100;
     if (p->problem.k % chunk(p))
         chain = chain * RAGGED_PERCENT / 100;
+    else if (one_row(p))
+        chain = chain * ONE_ROW_PERCENT / 100 +
+                (p->ring.unit == 32 ? p->ring.units * ONE_ROW_SMALL : 0);
     if (p->ring.sum_buffers == 1)
         chain += summing;
     return largest(largest(2 * wavefronts, slots * 5 / 6), largest(chain, summing));
@@ -382,15 +384,12 @@ static const struct plan_template templates[] = {
     {0}};
 
 /* A kernel for one row pays for codes of a table: by masks its loop took 19.9 us for 18.2 (int4,
- * 28672x4096). What an expert has of rows is not known when it is launched, nor what layer a base
- * kernel is for. */
+ * 28672x4096). What layer a base kernel is for is not known. */
 static const int *tiles(const struct quern_problem *problem)
 {
     static const int rows[] = {1, 8, 16, 32, 0};
-    const bool one =
-        nvidia_has_table(problem) && !problem_has_experts(problem) && !problem->kernels;
 
-    return one ? rows : rows + 1;
+    return nvidia_has_table(problem) && !problem->kernels ? rows : rows + 1;
 }
 
 const struct family family_ring = {

@@ -1095,41 +1095,53 @@ DEVICE void multiply_unit(float (&sums)[M_TILES][4], const u32 (&a)[M_TILES][UNI
 
 // The sums of a warp's units for one row of A. The loop takes TURN units at a time: two or one
 // leave too few loads on their way, eight are too many instructions for the first instruction
-// cache. A unit's sums are in one column, and of four lanes the one that has this column adds them
-// to its own.
-constexpr u32 TURN = !RAGGED && UNITS % 4 == 0 ? 4 : !RAGGED && UNITS % 2 == 0 ? 2 : 1;
+// cache. REST units are left over. A unit's sums are in one column, and of four lanes the one that
+// has this column adds them to its own.
+constexpr u32 TURN = RAGGED ? 1 : 4, REST = UNITS % TURN;
+
+// The units from `u` on of a set, whose weights begin at `own`. EVEN: u is even.
+template <u32 COUNT, bool EVEN>
+DEVICE void multiply_turn(float (&sums)[4], const u32 (&a)[M_TILES][UNIT / 8], u32 own, u32 u,
+                          const float (&above)[2], const float (&below)[2])
+{
+    float unit[COUNT][M_TILES][4] = {};
+
+    UNROLL for (u32 turn = 0; turn < COUNT; turn++)
+        multiply_unit(unit[turn], a, own + u * UNIT_BYTES, turn * UNIT_BYTES);
+    UNROLL for (u32 turn = 0; turn < COUNT; turn++) {
+        const bool second = (EVEN ? turn : u + turn) % 2; // of a lane's columns
+        if (item() % 4 != (u + turn) / 2)
+            continue;
+        sums[0] = fused(second ? unit[turn][0][1] : unit[turn][0][0],
+                        second ? above[1] : above[0], sums[0]);
+        sums[2] = fused(second ? unit[turn][0][3] : unit[turn][0][2],
+                        second ? below[1] : below[0], sums[2]);
+    }
+}
 
 DEVICE void multiply_one_row(LAYER_PARAMETER float (&sums)[4], const a_values &a,
                              const row_scales &upper, const row_scales &lower, const walk &at,
                              u32 stage, u32 rows, u32 k_warp, float shift)
 {
-    const u32 lane = item() % 32, own = own_weights(stage, rows, k_warp);
     const u32 column = at.chunk * CHUNK + k_warp * UNITS * UNIT;
 
     UNROLL for (u32 s = 0; s < SETS; s++) {
+        const u32 own = own_weights(stage, rows, k_warp) + s * SIDE * UNIT_BYTES;
+        const u32 units = smaller(SIDE, UNITS - s * SIDE);
         float above[2], below[2]; // of the lane's two columns
         UNROLL for (u32 i = 0; i < 2; i++) {
             const u32 block = s * 2 + i;
             above[i] = scale_at(upper.part[block / SCALES], block % SCALES, CODES, shift);
             below[i] = scale_at(lower.part[block / SCALES], block % SCALES, CODES, shift);
         }
-        NO_UNROLL for (u32 u = 0; u < smaller(SIDE, UNITS - s * SIDE); u += TURN) {
-            const u32 first = s * SIDE + u;
-            float unit[TURN][M_TILES][4] = {};
-            if (RAGGED && column + first * UNIT >= K)
+        NO_UNROLL for (u32 u = 0; u + TURN <= units; u += TURN) {
+            if (RAGGED && column + (s * SIDE + u) * UNIT >= K)
                 break;
-            UNROLL for (u32 turn = 0; turn < TURN; turn++)
-                multiply_unit(unit[turn], a[s], own + first * UNIT_BYTES, turn * UNIT_BYTES);
-            UNROLL for (u32 turn = 0; turn < TURN; turn++) {
-                const bool second = (TURN % 2 ? u : turn) % 2; // of a lane's columns
-                if (lane % 4 != (u + turn) / 2)
-                    continue;
-                sums[0] = fused(second ? unit[turn][0][1] : unit[turn][0][0],
-                                second ? above[1] : above[0], sums[0]);
-                sums[2] = fused(second ? unit[turn][0][3] : unit[turn][0][2],
-                                second ? below[1] : below[0], sums[2]);
-            }
+            multiply_turn<TURN, TURN % 2 == 0>(sums, a[s], own, u, above, below);
         }
+        if constexpr (REST != 0)
+            if (s + 1 == SETS)
+                multiply_turn<REST, true>(sums, a[s], own, UNITS % SIDE - REST, above, below);
     }
 }
 
