@@ -345,7 +345,7 @@ BENCH_BIN := $(filter-out %/bench_hip,$(patsubst %.c,$(B)/%,$(wildcard tests/ben
 COMMON_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/common/*.c))
 WRAPPED    := pthread_create parallel_for
 WRAP        = $(WRAPPED:%=-Wl,--wrap=%)
-# gold, where it is there, takes two thirds of the time of ld, and this links 340 programs.
+# gold, where it is there, takes two thirds of the time of ld, and make check links 340 programs.
 TEST_LD    := $(if $(shell command -v ld.gold),-fuse-ld=gold)
 # Most of their time is the library's, and the compiler takes half as long.
 $(addsuffix .o,$(TEST_BIN)): CFLAGS = $(if $(SAN),-O0,-O1) -g1
@@ -687,6 +687,6 @@ uninstall:
 	    $(sort $(dir $(INSTALLED))) 2>/dev/null || true
 
 clean:
-	rm -rf build/release build/asan build/tsan
+	rm -rf build/release build/asan build/tsan build/machine
 
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

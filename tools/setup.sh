@@ -26,7 +26,14 @@ export LC_ALL
 cd "$(dirname "$0")/.."
 top=$(pwd)
 tests=yes
-case ${1:-} in build | pip) tests= ;; esac
+case ${1:-} in
+build | pip) tests= ;;
+compile | '') ;;
+*)
+    echo "setup: what is '$1'? Usage: tools/setup.sh [build|compile|pip]" >&2
+    exit 2
+    ;;
+esac
 cc=${CC:-gcc} # maybe of two words, "ccache gcc": the first is what must be there
 libdir=usr/lib/x86_64-linux-gnu
 work=$top/build/setup.tmp

@@ -24,14 +24,15 @@ static bool block_is_faster(const struct plan *p, const struct plan *q)
  * blocks that are smaller read an expert's weights more than once. With c choices to an expert on
  * average, the experts' numbers are nearly Poisson's, by which these limits have one in twenty
  * experts with more rows than a block, or fewer. `busy`: sixteenths of the experts that have any,
- * when the shape is chosen. On matrix units up to 16 rows take the time of one, but NVIDIA's have
- * kernels for one row of codes of a table.
+ * when the shape is chosen. On matrix units up to 16 rows take the time of one: AMD's blocks of one
+ * row go to vector units, and NVIDIA's to kernels for one row, which codes of a table have.
  */
 struct block_size {
     int rows, choices, busy;
 };
-/* As choices: so few that no two are likely to be of one expert. All of them are side by side. */
-#define NO_TWO -1
+/* As choices: so few that most likely no two are of one expert. Those of as many whole tokens as
+ * there may be are side by side. */
+#define NO_TWO (-1)
 static const struct block_size vector_blocks[] = {
     {1, NO_TWO, 0}, {2, 8, 4}, {4, 24, 8}, {8, 0, 16}, {0}};
 static const struct block_size listed_blocks[] = {
@@ -138,7 +139,8 @@ quern_status blocks_plan(struct plan_set *set, struct plan base)
 
         if (q->block_rows ? b[1].rows && b[1].rows <= q->block_rows : until <= done)
             continue;
-        base.together = b->choices == NO_TWO ? choices_of(b, q) : q->experts * b->busy / 16;
+        base.together = b->choices == NO_TWO ? choices_of(b, q) / q->top_k * q->top_k
+                                             : q->experts * b->busy / 16;
         if (base.together < 1)
             base.together = 1;
         TRY(add_block(set, &base, q->block_rows ? q->block_rows : b->rows));

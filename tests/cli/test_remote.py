@@ -268,8 +268,8 @@ def test_one_that_failed_is_tried_again(quern, server, env):
     def note(request):
         server.behave = remote.status(503) if request <= 2 else remote.absent
     server.note, server.always = note, True
-    report = prewarm(quern, *range(256, 256 + 25 * 64, 64), env={**env, "QUERN_JOBS": "1"})
-    assert counters(report, "remote_failed", "compile_ok") == (2, 25)
+    report = prewarm(quern, *range(256, 256 + 40 * 64, 64), env={**env, "QUERN_JOBS": "1"})
+    assert counters(report, "remote_failed", "compile_ok") == (2, 40)
     assert len(server.requests) > 2
 
 

@@ -231,6 +231,15 @@ static const struct run runs[] = {
      1},
     {"wq=fp4 n=37 k=1984 group=32 a=bf16 bias=1", 1,
      "waves=8 products=12 k_warps=4 row_warps=1 units=13 stages=2", 1},
+    /* and one to three units that are left over behind turns of four */
+    {"wq=nf4 n=37 k=1280 a=bf16", 1, "waves=8 products=12 k_warps=4 row_warps=1 units=5 stages=2",
+     1},
+    {"wq=mxfp4 n=37 k=768 a=bf16", 1, "waves=8 products=12 k_warps=4 row_warps=1 units=6 stages=2",
+     1},
+    {"wq=nf4 n=37 k=1792 a=f16", 1, "waves=8 products=12 k_warps=4 row_warps=1 units=7 stages=2",
+     1},
+    {"wq=mxfp4 n=37 k=1152 a=f16", 1, "waves=8 products=12 k_warps=4 row_warps=1 units=9 stages=2",
+     1},
     {"wq=nf4 n=64 k=8192 group=128 a=bf16", 1, NULL, 1},
     {"wq=nf4 n=96 k=512 a=bf16 act=silu_mul glu=interleaved", 1, NULL, 1},
     {"wq=nf4 n=275 k=1024 a=bf16 bias=1", 8, NULL, 2},
@@ -317,6 +326,7 @@ static const struct run runs[] = {
     {"wq=mxfp4 n=2 k=64 a=f32 bias=1 act=swiglu_oai glu=interleaved", 1, NULL, 1},
     /* experts, in slices of a block */
     {"op=moe wq=nf4 n=50 k=512 a=bf16 experts=8 top_k=2 bias=1", 1, NULL, 1},
+    {"op=moe wq=mxfp4 n=34 k=2880 a=bf16 experts=32 top_k=4", 1, NULL, 1},
     {"op=moe wq=mxfp4 n=130 k=352 a=f16 experts=4 top_k=4 act=swiglu_oai glu=interleaved", 30, NULL,
      2},
     {"op=moe wq=int4 n=34 k=640 a=bf16 zero=u8 layout=exl experts=16 top_k=1", 9, NULL, 2},
@@ -479,6 +489,9 @@ static const struct run lane = {"wq=nf4 n=97 k=320 a=f32", 3, NULL, 1};
 static const struct run ring_pairs = {"wq=nf4 n=130 k=512 a=bf16 bias=1 act=silu_mul glu=halves", 5,
                                       "waves=8 products=12 k_warps=4 row_warps=1 units=2 stages=2",
                                       1};
+static const struct run ring_rest = {"wq=mxfp4 n=37 k=896 a=bf16", 1,
+                                     "waves=8 products=12 k_warps=4 row_warps=1 units=7 stages=2",
+                                     1};
 static const struct run slab_pairs = {"wq=nf4 n=130 k=576 a=bf16 act=swiglu_oai glu=halves", 29,
                                       SLAB(20, 112, 2, 1, 3, 1)};
 static const struct run lane_pairs = {"wq=nf4 n=98 k=320 a=f32 bias=1 act=silu_mul glu=halves", 3,
@@ -642,6 +655,8 @@ static const struct fault {
     {&lane, "(first + smaller(i, m - 1))", "(first + (i))", "operand a"},
     {&lane, "lanes = 16; lanes;", "lanes = 8; lanes;", NULL},
     {&lane, " ||\n                lane != (r * M_TILE + t) % 32", "", "second store"},
+    {&ring_rest, "UNITS % SIDE - REST", "0", NULL},
+    {&ring_rest, "(EVEN ? turn : u + turn) % 2", "0", NULL},
     {&ring_pairs, "W_ROW(from)", "from", NULL},
     {&ring_pairs, "bias + W_ROW(smaller(n, N - 1))", "bias + smaller(n, N - 1)", NULL},
     {&ring_pairs, "shuffle_xor(value, 4)", "shuffle_xor(value, 8)", NULL},

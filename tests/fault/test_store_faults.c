@@ -286,7 +286,8 @@ static void check_usable(struct scene *c, bool removes, const char *what)
     store_unlock(c->s, lock);
 }
 
-/* Each call by every second error, in turns, but in check-long by every one. */
+/* Each call by every second error, in turns, and by one that may last either once or for ever; in
+ * check-long by every one. */
 static void every_call_of_every_operation_may_fail(void **state)
 {
 #ifdef __SANITIZE_THREAD__ /* one thread: nothing for it to find here */

@@ -480,7 +480,7 @@ def check_mixture(ctx, words, experts, top_k, n, k, act):
     op, worst, listed = ctx.op(wide, m_max=700), 0.0, True
     operands, weights = mixture(words, experts, n, k, True)
     bias = operands["bias"].double().reshape(experts, n)
-    for m in (1, 2, 7, 64, 700):
+    for m, weighted in ((1, True), (1, False), (2, True), (7, False), (64, True), (700, True)):
         choices = torch.rand(m, experts).topk(top_k).indices.to(torch.int32)
         lists, same = routed(op, choices.numpy(), op.aligner(m))
         listed &= same
@@ -492,7 +492,7 @@ def check_mixture(ctx, words, experts, top_k, n, k, act):
             values = values * (more["a_scale"].double().repeat_interleave(128, 1)[:, :k]
                                if blocks else more["a_scale"].double())
         routing = on_gpu(torch.rand, m * top_k)
-        if m % 2 == 0:  # a null pointer is no weights, and must not be read
+        if weighted:  # else the pointer is null, and must not be read
             more["routing"] = routing
         y = on_gpu(torch.full, (m * top_k, n // 2 if act else n), float("nan")).bfloat16()
         launch(op, m, a=x, c=y, **dict(zip(("rows", "experts", "rows_used"), lists)),

@@ -39,14 +39,14 @@ static quern_op *create(quern_ctx *ctx, const char *text, int64_t m_max)
     return op;
 }
 
-/* The same with the kernel for m rows alone, or where they are more than 8 with those up to that:
- * such rows go in slices. */
+/* The same with the kernel for m rows alone. Where they are more than 8, and go in slices, and in
+ * check-long (EXPLORE) with all kernels for up to 8 rows. */
 static quern_op *create_for(quern_ctx *ctx, const char *text, int64_t m)
 {
     const struct quern_problem p = t_problem(text);
     quern_op *op;
 
-    if (m > 8)
+    if (m > 8 || t_explores())
         return create(ctx, text, 8);
     if (quern_op_create_range(ctx, &p, m, m, &op) != QUERN_OK)
         fail_msg("%s: %s %s", text, quern_last_error()->message, quern_last_error()->log);

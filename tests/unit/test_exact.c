@@ -31,7 +31,7 @@ enum { TARGETS_MAX = 64, TEXT = 160 };
 
 /* Of the formats on each target; all in test_exact_long.c. */
 #ifndef ONE_IN
-#define ONE_IN 53
+#define ONE_IN 41
 #endif
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))

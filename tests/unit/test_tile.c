@@ -125,7 +125,7 @@ static void test_cut_weights(void **state)
         struct quern_verification v = QUERN_INIT(struct quern_verification);
         quern_op *op;
         int tile;
-        if (!t_takes(i % COUNT(cases) + t, 2))
+        if (!t_takes(i % COUNT(cases) + t + 1, 2)) /* MXFP4 on gfx1151, as above */
             continue;
         assert_int_equal(
             t_tile_op(contexts[t], targets[t], cases[i % COUNT(cases)].text, &op, &tile), QUERN_OK);
@@ -139,7 +139,8 @@ static void test_cut_weights(void **state)
 }
 
 /* Every M of the contract with few columns: on the kernels that dispatch picks for it, and on tiles
- * from where layers with many columns have them. Both layers on each target in check-long. */
+ * from where layers with many columns have them. Each target has one of the layers, and both in
+ * check-long. */
 static void rows_of(void *user, size_t index)
 {
     static const char *const texts[] = {"wq=int4 n=48 k=128 a=f16 zero=u8",
@@ -152,7 +153,7 @@ static void rows_of(void *user, size_t index)
     int tile;
 
     (void)user;
-    if (!t_takes(t + i, 4))
+    if (!t_takes(t + i, 2))
         return;
     if (quern_op_create(contexts[t], &p, 4096, &op) != QUERN_OK ||
         t_tile_op(contexts[t], targets[t], texts[i], &tiles, &tile) != QUERN_OK) {

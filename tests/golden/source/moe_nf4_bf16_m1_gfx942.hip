@@ -36,7 +36,7 @@ constexpr unsigned ENTRY_BYTES = 128;   // of LDS for each pair of codes
 constexpr unsigned M_TILE = 1;          // rows of A computed at once
 
 constexpr unsigned WAVE = 64;           // lanes
-constexpr unsigned WAVES = 16;          // in a workgroup
+constexpr unsigned WAVES = 11;          // in a workgroup
 constexpr unsigned ROWS = 4;            // rows of W that a wave works on
 constexpr unsigned SPLIT_K = 1;         // waves that share those rows along K
 constexpr unsigned CHUNK = 32;          // weights of a row for one lane in one step
