@@ -339,7 +339,7 @@ static const struct run runs[] = {
      "block_rows=64",
      70, SLAB(12, 64, 2, 1, 2, 3)},
     {"op=moe wq=int4 n=70 k=128 a=bf16 zero=u8 experts=4 top_k=2 block_rows=64", 20,
-     SLAB(8, 48, 1, 2, 2, 9)},
+     SLAB(8, 48, 1, 2, 3, 9)},
     {"op=moe wq=fp4 n=66 k=448 a=bf16 c=f32 scale=nested experts=2 top_k=2 block_rows=32", 30,
      SLAB(12, 80, 1, 2, 3, 5)},
     {"op=moe wq=int4 n=21 k=288 a=f32 group=32 zero=scaled experts=4 top_k=2 block_rows=8", 7, NULL,
@@ -510,7 +510,7 @@ static const struct run slab_moe = {
     "op=moe wq=nf4 n=130 k=320 a=bf16 experts=3 top_k=2 block_rows=64", 60,
     SLAB(8, 48, 1, 2, 2, 6)};
 static const struct run slab = {"wq=nf4 n=130 k=576 a=bf16", 61, SLAB(20, 112, 2, 1, 2, 1)};
-static const struct run slab_int4 = {"wq=int4 n=70 k=320 a=bf16", 29, SLAB(12, 32, 2, 1, 3, 1)};
+static const struct run slab_int4 = {"wq=int4 n=70 k=384 a=bf16", 29, SLAB(12, 32, 2, 1, 3, 1)};
 
 static const struct fault {
     const struct run *run;
@@ -535,8 +535,9 @@ static const struct fault {
     {&ring, "smaller(at.tile * ROWS + in_tile, N - 1)", "at.tile * ROWS + in_tile",
      "operand scales"},
     {&ring, "(first + smaller(i, m - 1))", "(first + (i))", "operand a"},
-    {&ring, "if (!HAS_ROW(row) || n >= N)", "if (n >= N)", "operand c"},
-    {&ring, "if (!HAS_ROW(row) || n >= N)", "if (!HAS_ROW(row))", "operand c"},
+    {&ring, "if (!stores || !HAS_ROW(row) || n >= N)", "if (!stores || n >= N)", "operand c"},
+    {&ring, "if (!stores || !HAS_ROW(row) || n >= N)", "if (!stores || !HAS_ROW(row))",
+     "operand c"},
     {&ring, "0x5504 | index << 4", "0x5514 | index << 4", ""},
     {&ring, "0x5504 | index << 4", "0x5504 | (index ^ 1) << 4", NULL},
     {&ring, "ROWS * bytes)", "(ROWS - 1) * bytes)", ""},
@@ -560,7 +561,7 @@ static const struct fault {
      "", ""},
     {&chunks, "K - (CHUNKS - 1) * CHUNK : CHUNK;", "CHUNK : CHUNK;", "operand b"},
     {&batches, "KEPT + ((at.in_batch * ROW_WARPS", "KEPT + ((0 * ROW_WARPS", NULL},
-    {&int4, "    order_a(to);\n}", "}", NULL},
+    {&int4, "            order_a(&pairs[i * 4]);\n", "", NULL},
     {&int4, "i / 2 ? below : above, s % SCALES)) *", "i / 2 ? above : below, s % SCALES)) *", NULL},
     {&int4, "of_a[s][t][i % 2];", "of_a[s][t][i / 2];", NULL},
     {&int4, "        sum_a(LAYER_NAME of_a, values, 0, k_warp);", "        of_a[0][0][0] = 0;", ""},
@@ -660,7 +661,7 @@ static const struct fault {
     {&ring_pairs, "W_ROW(from)", "from", NULL},
     {&ring_pairs, "bias + W_ROW(smaller(n, N - 1))", "bias + smaller(n, N - 1)", NULL},
     {&ring_pairs, "shuffle_xor(value, 4)", "shuffle_xor(value, 8)", NULL},
-    {&ring_pairs, "if (HAS_ROW(row) && n < N && HAS_COLUMN(n))", "if (HAS_ROW(row) && n < N)", ""},
+    {&ring_pairs, "n < N && HAS_COLUMN(n))", "n < N)", ""},
     {&ring_pairs, "gate * logistic(gate) * up", "gate * logistic(up) * up", NULL},
     {&slab_pairs, "W_ROW(source)", "source", NULL},
     {&slab_pairs, "shuffle_xor(value, 4)", "shuffle_xor(value, 16)", NULL},
