@@ -119,6 +119,7 @@ def environment(build, scratch):
         HYPOTHESIS_STORAGE_DIRECTORY=str(scratch / "hypothesis"),
         PYTHONDONTWRITEBYTECODE="1",
         LC_ALL="C.UTF-8",
+        # its c++ compiles once what each process that verifies kernels for NVIDIA has compiled
         PATH=os.pathsep.join([str(TOP / "tests/cpu/compiler"), os.environ.get("PATH", "")]),
     )
     if build == "release":

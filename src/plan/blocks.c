@@ -30,8 +30,8 @@ static bool block_is_faster(const struct plan *p, const struct plan *q)
 struct block_size {
     int rows, choices, busy;
 };
-/* As choices: so few that most likely no two are of one expert. Those of as many whole tokens as
- * there may be are side by side. */
+/* In the place of `choices`: so few that most likely no two are of one expert. The shape is then
+ * chosen for a launch of as many whole tokens as that allows, whose slices are all side by side. */
 #define NO_TWO (-1)
 static const struct block_size vector_blocks[] = {
     {1, NO_TWO, 0}, {2, 8, 4}, {4, 24, 8}, {8, 0, 16}, {0}};
@@ -135,12 +135,12 @@ quern_status blocks_plan(struct plan_set *set, struct plan base)
     if (matrix && matrix->m_tiles && *matrix->m_tiles(q) > 1)
         b++; /* the family has no kernel for one row of such weights */
     for (; b->rows; b++) {
-        const int64_t until = b->choices ? choices_of(b, q) / q->top_k : most;
+        const int64_t tokens = choices_of(b, q) / q->top_k, until = b->choices ? tokens : most;
 
         if (q->block_rows ? b[1].rows && b[1].rows <= q->block_rows : until <= done)
             continue;
-        base.together = b->choices == NO_TWO ? choices_of(b, q) / q->top_k * q->top_k
-                                             : q->experts * b->busy / 16;
+        base.together =
+            b->choices == NO_TWO ? tokens * q->top_k : (int64_t)q->experts * b->busy / 16;
         if (base.together < 1)
             base.together = 1;
         TRY(add_block(set, &base, q->block_rows ? q->block_rows : b->rows));

@@ -46,10 +46,11 @@
 #define PART_CYCLES      142  /* of a warp that adds sums, for 16 rows of W and eight of A */
 #define SUM_CYCLES       26   /* and for those of each consumer */
 #define RAGGED_PERCENT   140  /* of a warp's cycles, where a chunk does not divide K */
-#define ONE_ROW_PERCENT  86   /* of them, where the loop over units is one (2026-11-28) */
-#define ONE_ROW_SMALL    30   /* and more for a unit of 32 columns of one row (2026-11-29) */
-#define FEW_PERCENT      80   /* of multiprocessors at work, or fewer, leave memory to each other */
-#define ALONE_BYTES      31   /* of W that each of those then gets in a cycle */
+/* For one row of A, whose units are a loop in the code (2026-11-28, 2026-11-29). */
+#define ONE_ROW_PERCENT 86 /* of a warp's cycles */
+#define ONE_ROW_SMALL   30 /* of a warp for each unit, besides, where units have 32 columns */
+#define FEW_PERCENT     80 /* of multiprocessors at work, or fewer, leave memory to each other */
+#define ALONE_BYTES     31 /* of W that each of those then gets in a cycle */
 
 static bool takes(const struct quern_problem *q, const struct target *t)
 {
@@ -384,7 +385,7 @@ static const struct plan_template templates[] = {
     {0}};
 
 /* A kernel for one row pays for codes of a table: by masks its loop took 19.9 us for 18.2 (int4,
- * 28672x4096). What layer a base kernel is for is not known. */
+ * 28672x4096). Base kernels do without: which layers they will serve is not known. */
 static const int *tiles(const struct quern_problem *problem)
 {
     static const int rows[] = {1, 8, 16, 32, 0};

@@ -23,6 +23,7 @@
 #include "t_build.h"
 #include "t_context.h"
 #include "t_explore.h"
+#include "t_store.h"
 
 #include <limits.h>
 #include <math.h>
@@ -829,6 +830,7 @@ static void test_no_compiler_is_said(void **state)
  * compiler, and what it says is the error's log. */
 static void test_a_compiler_may_be_a_script(void **state)
 {
+    static const char text[] = "#!/bin/sh\necho this script was run\nexit 1\n";
     const char *const path = getenv("PATH");
     char *const kept = strdup(path ? path : ""), *const directory = t_temp_dir();
     char script[PATH_MAX];
@@ -836,10 +838,7 @@ static void test_a_compiler_may_be_a_script(void **state)
 
     (void)state;
     snprintf(script, sizeof script, "%s/c++", directory);
-    FILE *const f = fopen(script, "w");
-    assert_non_null(f);
-    fputs("#!/bin/sh\necho this script was run\nexit 1\n", f);
-    fclose(f);
+    t_write_file(script, text, sizeof text - 1);
     assert_int_equal(chmod(script, 0700), 0);
     set_up(&b, &lane);
     setenv("PATH", directory, 1);

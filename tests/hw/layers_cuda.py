@@ -491,9 +491,8 @@ def check_mixture(ctx, words, experts, top_k, n, k, act):
             more["a_scale"] = on_gpu(torch.rand, *((m, blocks) if blocks else (1,))) + 0.1
             values = values * (more["a_scale"].double().repeat_interleave(128, 1)[:, :k]
                                if blocks else more["a_scale"].double())
-        routing = on_gpu(torch.rand, m * top_k)
         if weighted:  # else the pointer is null, and must not be read
-            more["routing"] = routing
+            more["routing"] = on_gpu(torch.rand, m * top_k)
         y = on_gpu(torch.full, (m * top_k, n // 2 if act else n), float("nan")).bfloat16()
         launch(op, m, a=x, c=y, **dict(zip(("rows", "experts", "rows_used"), lists)),
                **operands, **more)
@@ -503,8 +502,8 @@ def check_mixture(ctx, words, experts, top_k, n, k, act):
         if act:
             gate, up = right[:, : n // 2], right[:, n // 2:]
             right = torch.nn.functional.silu(gate) * up
-        if "routing" in more:
-            right = right * routing.double()[:, None]
+        if weighted:
+            right = right * more["routing"].double()[:, None]
         error = ((y.double() - right).abs().max() / right.abs().max()).item()
         worst = error if not error <= worst else worst
     fine = worst <= PRODUCT_ERROR["bf16"] and listed

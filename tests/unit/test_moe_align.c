@@ -223,10 +223,10 @@ static void check_ids(quern_op *op, quern_sim *sim, enum kind kind, int64_t toke
 }
 
 /* Shapes, of which the first two are run on every target, for few tokens with every kind of ids; of
- * the others one in three. Outside check-long (EXPLORE) the former have a target in TURNS each, and
- * the latter a quarter of theirs. Where not all are run, shapes and kinds take turns. */
+ * the others one in three. Outside check-long (EXPLORE) the former have one target in ONE_IN each,
+ * and the latter a quarter of theirs. Where not all are run, shapes and kinds take turns. */
 #define EVERYWHERE 2
-#define TURNS      3
+#define ONE_IN     3
 static const struct {
     int experts, top_k, block_rows;
 } shapes[] = {
@@ -250,7 +250,7 @@ static void check_shape(quern_ctx *ctx, quern_sim *sim, int shape, int turn)
         fail_msg("%s", quern_last_error()->message);
     /* the largest are many instructions of the same code: each of the first shapes has them on the
      * one of the first targets where it is asked for, and sanitizers need not see them */
-    const bool whole = t_explores() || (shape < EVERYWHERE && turn < TURNS);
+    const bool whole = t_explores() || (shape < EVERYWHERE && turn < ONE_IN);
     const int left_out = T_SANITIZED || !whole ? 2 : 0;
     for (int i = 0; i < COUNT(tokens) - left_out; i++)
         for (int kind = 0; kind < KINDS; kind++)
@@ -262,7 +262,7 @@ static void check_shape(quern_ctx *ctx, quern_sim *sim, int shape, int turn)
 static bool is_asked_for(int shape, int turn)
 {
     if (shape < EVERYWHERE)
-        return T_SANITIZED ? turn == 0 : t_takes((size_t)(shape + turn), TURNS);
+        return T_SANITIZED ? turn == 0 : t_takes((size_t)(shape + turn), ONE_IN);
     return (shape + turn) % (t_explores() ? 3 : 12) == 0;
 }
 

@@ -125,7 +125,7 @@ static void test_cut_weights(void **state)
         struct quern_verification v = QUERN_INIT(struct quern_verification);
         quern_op *op;
         int tile;
-        if (!t_takes(i % COUNT(cases) + t + 1, 2)) /* MXFP4 on gfx1151, as above */
+        if (!t_takes(i % COUNT(cases) + t + 1, 2)) /* of RDNA 3 MXFP4 */
             continue;
         assert_int_equal(
             t_tile_op(contexts[t], targets[t], cases[i % COUNT(cases)].text, &op, &tile), QUERN_OK);

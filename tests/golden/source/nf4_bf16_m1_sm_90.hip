@@ -1118,11 +1118,14 @@ DEVICE void multiply_unit(float (&sums)[M_TILES][4], const u32 (&a)[M_TILES][UNI
 
 // The sums of a warp's units for one row of A. The loop takes TURN units at a time: two or one
 // leave too few loads on their way, eight are too many instructions for the first instruction
-// cache. REST units are left over. A unit's sums are in one column, and of four lanes the one that
-// has this column adds them to its own.
+// cache. REST units are left over. Where a chunk does not divide K, units are taken one by one, as
+// the last chunk may end behind any of them. A unit's sums are in one column, and of four lanes the
+// one that has this column adds them to its own.
 constexpr u32 TURN = RAGGED ? 1 : 4, REST = UNITS % TURN;
 
-// The units from `u` on of a set, whose weights begin at `own`. EVEN: u is even.
+// Adds the scaled products of COUNT units of a set of eight, from the set's unit `u` on. The set's
+// weights begin at `own`. EVEN says that u is even: which of a lane's two columns a unit has is
+// then known when the kernel is compiled.
 template <u32 COUNT, bool EVEN>
 DEVICE void multiply_turn(float (&sums)[4], const u32 (&a)[M_TILES][UNIT / 8], u32 own, u32 u,
                           const float (&above)[2], const float (&below)[2])
