@@ -369,19 +369,23 @@ struct quern_layer {
     struct quern_problem problem;
     int64_t m_lo, m_hi;
 };
+/* Is called once for each kernel of a layer (its index) that was found, made or could not be had,
+ * from any thread, but from one at a time. `info` lives until it returns; it is null where
+ * progress->status is not QUERN_OK, whose details are then in quern_last_error. A layer that cannot
+ * be planned is told of once, with `kernel` "". A nonzero return value cancels the kernels that
+ * nobody has started on. */
+typedef int (*quern_made_fn)(void *user, size_t layer, const struct quern_progress *progress,
+                             const struct quern_kernel_info *info);
 /*
- * Brings the kernels of layers that the remote has into the cache directory, where ops find them:
- * all are asked for at once, and they reach the disk together. It compiles nothing, and what it
- * does not get, for whatever reason, ops ask for again. Does nothing without a remote. Blocks.
+ * Finds or makes the kernels of layers, as quern_prewarm does for problems, and stores those that
+ * were made or came from a remote. All are asked for at once, as far as a remote takes so many
+ * questions, and what comes from it reaches the disk together. Where the remote is an object store
+ * and QUERN_REMOTE_MODE is rw, kernels that it lacks are claimed; those that another machine has
+ * claimed come last, and are waited for, a minute at most. QUERN_E_CANCELLED; what fails of a layer
+ * is told to `made` alone. Blocks.
  */
-QUERN_API void quern_prefetch(quern_ctx *ctx, const struct quern_layer *layers, size_t count);
-/* What ops do, from now on, about a kernel that the remote lacks, where it has claims: it is an
- * object store, and QUERN_REMOTE_MODE is rw. OF_OPS, as a context is opened: they claim it, and
- * wait for a machine that has claimed it before, only if remote_grace_ms is unlimited. LEAVE: they
- * claim it, and creating an op fails with QUERN_E_NOT_READY if another machine has. WAIT: they
- * claim it, and wait for the other machine, for a minute at most. */
-enum quern_claims { QUERN_CLAIMS_OF_OPS, QUERN_CLAIMS_LEAVE, QUERN_CLAIMS_WAIT };
-QUERN_API void quern_set_claims(quern_ctx *ctx, enum quern_claims claims);
+QUERN_API quern_status quern_make(quern_ctx *ctx, const struct quern_layer *layers, size_t count,
+                                  quern_made_fn made, void *user);
 
 /* Waits until all that was compiled so far has been given to the remote (QUERN_REMOTE_MODE=rw) or
  * given up, half a minute at most. At once where nothing is given, or ctx is null. */

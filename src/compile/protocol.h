@@ -29,7 +29,7 @@
 #include <xxhash.h>
 
 #define PROTOCOL_MAGIC    0x4e525551u /* "QURN" */
-#define PROTOCOL_VERSION  6
+#define PROTOCOL_VERSION  7
 #define PROTOCOL_TEXT_(x) #x
 #define PROTOCOL_TEXT(x)  PROTOCOL_TEXT_(x)
 
@@ -47,7 +47,10 @@
 
 enum frame_kind {
     FRAME_CONFIGURE = 1, /* build; prefix, code, target, file, environment (compilers.h); compiler,
-                            builtins, disassembler, root, libraries, temporary directory */
+                            builtins, disassembler, root, libraries, temporary directory. To the
+                            helper that fetches: build; url, whether to follow redirections and
+                            milliseconds for one fetch (u32 each), certificates, and of the
+                            credentials region, key, secret and token */
     FRAME_READY,         /* build, sandbox text; of the helper also why it cannot work, or "", and
                             libcurl's version */
     FRAME_COMPILE,       /* processor, options one per line, source */

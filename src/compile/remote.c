@@ -29,6 +29,7 @@ struct remote {
     uint8_t *payload;
     size_t received;
     bool ready, hopeless;
+    int patience_ms;
     char about[320];
 };
 
@@ -61,6 +62,7 @@ static bool configure(struct remote *r, const struct remote_config *config)
     fields_add_text(&fields, PROTOCOL_BUILD);
     fields_add_text(&fields, config->url);
     fields_add_u32(&fields, config->follow);
+    fields_add_u32(&fields, (uint32_t)config->patience_ms);
     fields_add_text(&fields, config->certificates);
     fields_add_text(&fields, c->region);
     fields_add_text(&fields, c->key_id);
@@ -75,8 +77,10 @@ struct remote *remote_adopt(struct process *process)
 {
     struct remote *const r = os.calloc(1, sizeof *r);
 
-    if (r)
+    if (r) {
         r->process = process;
+        r->patience_ms = REMOTE_PATIENCE_MS;
+    }
     return r;
 }
 
@@ -115,6 +119,7 @@ quern_status remote_start(const struct remote_config *config, struct remote **re
         process_stop(process);
         FAIL(QUERN_E_MEMORY, "out of memory for the remote cache's helper");
     }
+    r->patience_ms = config->patience_ms;
     if (!configure(r, config)) {
         remote_stop(r);
         FAIL(QUERN_E_IO, "the remote cache's helper %s ended at once", config->path);
@@ -256,14 +261,12 @@ static bool take_answer(struct remote *r, struct remote_answer *answer)
              (const char *)message);
     if (answer->outcome != REPLY_DONE)
         return true;
-    answer->bytes = os.malloc(size ? size : 1);
-    if (answer->bytes) {
-        memcpy(answer->bytes, data, size);
-        answer->size = size;
-    } else {
-        answer->outcome = REPLY_UNABLE;
-        snprintf(answer->message, sizeof answer->message, "out of memory");
-    }
+    /* the answer is given the frame's memory: fresh memory for each would cost more than moving the
+     * bytes to its beginning */
+    memmove(r->payload, data, size);
+    answer->bytes = r->payload;
+    answer->size = size;
+    r->payload = NULL;
     return true;
 }
 
@@ -335,9 +338,14 @@ void remote_wait(int fd, int wait_ms)
     os.poll(&poll, 1, wait_ms);
 }
 
+int remote_hung_ms(const struct remote *r)
+{
+    return REMOTE_HUNG * r->patience_ms;
+}
+
 bool remote_await(struct remote *r, struct remote_answer *answer, char *why, size_t why_size)
 {
-    const uint64_t until = os_now() + (uint64_t)REMOTE_HUNG_MS * 1000000;
+    const uint64_t until = os_now() + (uint64_t)remote_hung_ms(r) * 1000000;
     enum remote_event event;
 
     while ((event = remote_receive(r, answer)) == REMOTE_NOTHING && os_now() < until)

@@ -13,8 +13,12 @@
 #include "base/error.h"
 #include "compile/protocol.h"
 
-/* A helper that has not answered for so long hangs: its own limit for a transfer is 10 s. */
-#define REMOTE_HUNG_MS 20000
+/* How long one transfer may take, its wait for a turn among others included, where nothing else is
+ * said; and where the host would rather wait than compile. */
+#define REMOTE_PATIENCE_MS      10000
+#define REMOTE_PATIENCE_LONG_MS 60000
+/* A helper that has not answered for so many times that long hangs. */
+#define REMOTE_HUNG 2
 
 struct remote;
 
@@ -30,6 +34,7 @@ struct remote_config {
     const char *path;         /* the helper's */
     const char *url;          /* what names are put behind, with a slash between */
     bool follow;              /* redirections of the server's */
+    int patience_ms;          /* how long one transfer may take; a silent one is given up sooner */
     const char *certificates; /* the file of those that are trusted; "": the machine's */
     const struct remote_credentials *credentials; /* null: requests are not signed */
 };
@@ -80,6 +85,9 @@ enum remote_event remote_receive(struct remote *remote, struct remote_answer *an
 /* Waits until something may have come, at most so long. Any thread; `fd` is remote_socket's. */
 int remote_socket(const struct remote *remote);
 void remote_wait(int fd, int wait_ms);
+
+/* How long an answer may be waited for before the helper counts as hanging. */
+int remote_hung_ms(const struct remote *remote);
 
 /* Waits for the next answer to what was asked. False, and why in a sentence's half: the helper
  * ended, or hangs. */

@@ -17,13 +17,21 @@ static bool read_all(int sock, void *to, size_t n)
     return true;
 }
 
-static bool write_all(int sock, const void *from, size_t n)
+/* Sends parts, one behind the other, by one call as a rule: the host is woken once. */
+static bool write_all(int sock, struct iovec *parts, size_t count)
 {
-    for (size_t done = 0; done < n;) {
-        const ssize_t r = send(sock, (const char *)from + done, n - done, MSG_NOSIGNAL);
-        if (r < 0 && errno != EINTR)
+    while (count) {
+        const struct msghdr message = {.msg_iov = parts, .msg_iovlen = count};
+        const ssize_t n = sendmsg(sock, &message, MSG_NOSIGNAL);
+        if (n < 0 && errno != EINTR)
             return false;
-        done += r > 0 ? (size_t)r : 0;
+        size_t sent = n > 0 ? (size_t)n : 0;
+        for (; count && sent >= parts->iov_len; parts++, count--)
+            sent -= parts->iov_len;
+        if (count) {
+            parts->iov_base = (char *)parts->iov_base + sent;
+            parts->iov_len -= sent;
+        }
     }
     return true;
 }
@@ -45,6 +53,7 @@ bool write_frame(int sock, enum frame_kind kind, uint64_t id, const struct field
     if (payload->failed)
         return false;
     const struct frame_header header = frame_make(kind, id, payload->bytes, payload->size);
-    return write_all(sock, &header, sizeof header) &&
-           write_all(sock, payload->bytes, payload->size);
+    struct iovec parts[] = {{(void *)(uintptr_t)&header, sizeof header},
+                            {payload->bytes, payload->size}};
+    return write_all(sock, parts, 2);
 }

@@ -136,6 +136,13 @@ struct kernel {
 quern_status kernel_make(quern_ctx *ctx, const struct plan *plan, enum quern_jit jit,
                          struct kernel *kernel);
 
+/* What is done about a kernel that the remote lacks, where that has claims: it is an object store
+ * and QUERN_REMOTE_MODE is rw. OF_OPS: the kernel is claimed, and another machine that has claimed
+ * it before is waited for, only if remote_grace_ms is unlimited. LEAVE: it is claimed, and
+ * QUERN_E_NOT_READY says that another machine has. WAIT: it is claimed, and the other machine
+ * waited for, a minute at most. */
+enum claims { CLAIMS_OF_OPS, CLAIMS_LEAVE, CLAIMS_WAIT };
+
 /* kernel_make in two steps, so that a caller of many kernels can compile those that no tier has at
  * the same time, on several threads. This is what the first step leaves to the second. */
 struct kernel_search {
@@ -150,8 +157,8 @@ struct kernel_search {
     /* The far tiers that are asked by source key only after they have answered that they lack the
      * exact key. Asking for both at once would fetch most entries twice. */
     bool then_source[TIERS_MAX];
-    enum quern_claims claims; /* the context's, unless the caller changes it */
-    bool claimed;             /* this process said that it makes the kernel */
+    enum claims claims; /* OF_OPS, unless the caller changes it */
+    bool claimed;       /* this process said that it makes the kernel */
     /* Set by a caller that itself puts what a far tier gave into the near tiers, by tiers_put, for
      * many kernels at once. That entry is then `fetched`, which points into the kernel's bytes;
      * fetched.key_text is null where no far tier gave one. */
@@ -191,6 +198,9 @@ void kernel_scan_found(quern_ctx *ctx, struct kernel *kernel, const struct kerne
 quern_status kernel_load(quern_ctx *ctx, enum quern_jit jit, struct kernel *kernel);
 void kernel_free(quern_ctx *ctx, struct kernel *kernel);
 struct quern_resources kernel_resources(const struct object_kernel *k, const struct target *t);
+/* What a host is told of a kernel, the last of its op or not; it points into the kernel. */
+void kernel_info(const quern_ctx *ctx, const struct kernel *kernel, bool is_last,
+                 struct quern_kernel_info *info);
 
 /* ---- Op -------------------------------------------------------------------------------------- */
 
@@ -325,7 +335,6 @@ struct quern_ctx {
     struct tuning *tuning;        /* null: none */
     struct tier tiers[TIERS_MAX]; /* in the order in which they are asked */
     size_t tier_count;
-    _Atomic enum quern_claims claims;
     struct store *store; /* the cache directory behind its tier, for what a tier cannot do */
     struct bundles bundles;
     struct base_bundle base;

@@ -23,8 +23,9 @@
 #define COMPILING_IS_OFF "compiling is off (QUERN_JIT)"
 #define SEALED           "the process is sealed (quern_seal)"
 
-/* How long to wait for a tier's answer when there is no other way to the kernel. */
-#define PENDING_MS 30000
+/* How long to wait for a tier's answer when there is no other way to the kernel. Tiers themselves
+ * give up sooner: a remote after twice REMOTE_PATIENCE_LONG_MS. */
+#define PENDING_MS 150000
 
 /* While another machine makes a kernel: how long to wait before it is looked for, at first and at
  * most, and how often the claim itself is looked at. */
@@ -353,7 +354,7 @@ static enum tier_claim claim(quern_ctx *ctx, struct kernel *k, struct kernel_sea
     for (size_t i = 0; i < ctx->tier_count; i++) {
         const struct tier *const t = &ctx->tiers[i];
         enum tier_claim is = TIER_CLAIM_NONE;
-        if (t->claim && (t->claims_for_ops || search->claims != QUERN_CLAIMS_OF_OPS))
+        if (t->claim && (t->claims_for_ops || search->claims != CLAIMS_OF_OPS))
             is = t->claim(t->self, &k->entry_key, overdue);
         search->claimed = search->claimed || is == TIER_CLAIM_MINE;
         if (is == TIER_CLAIM_TAKEN)
@@ -414,7 +415,7 @@ static quern_status compile_claimed(quern_ctx *ctx, struct kernel *k, struct ker
 {
     const enum tier_claim is = claim(ctx, k, search, false);
 
-    FAIL_IF(is == TIER_CLAIM_TAKEN && search->claims == QUERN_CLAIMS_LEAVE, QUERN_E_NOT_READY,
+    FAIL_IF(is == TIER_CLAIM_TAKEN && search->claims == CLAIMS_LEAVE, QUERN_E_NOT_READY,
             "another machine makes kernel %s", k->plan.symbol);
     if (await_claimant(ctx, k, search, is))
         return QUERN_OK;
@@ -514,7 +515,7 @@ static quern_status search_next(quern_ctx *ctx, enum quern_jit jit, struct kerne
     const struct plan *const first = search->plan;
     const uint64_t begun_ns = search->begun_ns;
     const int64_t m_lo = search->m_lo, m_hi = search->m_hi;
-    const enum quern_claims claims = search->claims;
+    const enum claims claims = search->claims;
     const bool keeps = search->keeps;
     unsigned n = search->refused;
     struct plan next;
@@ -540,8 +541,7 @@ quern_status kernel_keys(quern_ctx *ctx, const struct plan *plan, struct kernel 
 {
     struct str options = {0};
 
-    *search = (struct kernel_search){
-        .begun_ns = ctx->event ? os_now() : 0, .plan = plan, .claims = atomic_load(&ctx->claims)};
+    *search = (struct kernel_search){.begun_ns = ctx->event ? os_now() : 0, .plan = plan};
     gen_options(plan, &options);
     *kernel = (struct kernel){.plan = *plan, .options = str_take(&options)};
     const quern_status status = kernel->options
@@ -690,4 +690,25 @@ struct quern_resources kernel_resources(const struct object_kernel *k, const str
         .waves_per_simd =
             target_waves_per_simd(t, k->vgprs + k->agprs, k->lds_bytes, k->wave_size, waves),
     };
+}
+
+void kernel_info(const quern_ctx *ctx, const struct kernel *k, bool is_last,
+                 struct quern_kernel_info *info)
+{
+    *info = (struct quern_kernel_info){
+        .size = sizeof *info,
+        .symbol = k->plan.symbol,
+        .m_lo = k->plan.m_lo,
+        .m_hi = k->plan.m_hi,
+        .and_more = k->plan.block_rows ? k->plan.m_hi == problem_rows_max(&k->plan.problem)
+                                       : plan_units(&k->plan) == PLAN_UNITS_TILES && is_last,
+        .object = k->bytes,
+        .object_bytes = k->size,
+        .resources = kernel_resources(k->in_object, ctx->id.target),
+        .cached = k->cached,
+        .compile_ms = k->compile_ms,
+        .verified = ctx->id.target->judge != JUDGE_NONE,
+    };
+    hex_from_bytes(info->source_key, k->source_key.bytes, sizeof k->source_key.bytes);
+    hex_from_bytes(info->entry_key, k->entry_key.bytes, sizeof k->entry_key.bytes);
 }

@@ -289,28 +289,14 @@ size_t quern_op_kernel_count(const quern_op *op)
 quern_status quern_op_kernel(const quern_op *op, size_t index, struct quern_kernel_info *info)
 {
     const struct extensible *const type = EXTENSIBLE(quern_kernel_info, QUERN_KERNEL_INFO_SIZE_MIN);
+    struct quern_kernel_info own;
 
     FAIL_IF(!op, QUERN_E_ARGUMENT, "op is null");
     TRY(extensible_check(type, info));
     FAIL_IF(index >= quern_op_kernel_count(op), QUERN_E_ARGUMENT,
             "kernel %zu of an op that has %zu kernels", index, quern_op_kernel_count(op));
-    const struct kernel *const k = atomic_load(&op->kernels)->kernels[index];
-    struct quern_kernel_info own = {
-        .symbol = k->plan.symbol,
-        .m_lo = k->plan.m_lo,
-        .m_hi = k->plan.m_hi,
-        .and_more = k->plan.block_rows ? k->plan.m_hi == problem_rows_max(&k->plan.problem)
-                                       : plan_units(&k->plan) == PLAN_UNITS_TILES &&
-                                             index + 1 == quern_op_kernel_count(op),
-        .object = k->bytes,
-        .object_bytes = k->size,
-        .resources = kernel_resources(k->in_object, op->ctx->id.target),
-        .cached = k->cached,
-        .compile_ms = k->compile_ms,
-        .verified = op->ctx->id.target->judge != JUDGE_NONE,
-    };
-    hex_from_bytes(own.source_key, k->source_key.bytes, sizeof k->source_key.bytes);
-    hex_from_bytes(own.entry_key, k->entry_key.bytes, sizeof k->entry_key.bytes);
+    kernel_info(op->ctx, atomic_load(&op->kernels)->kernels[index],
+                index + 1 == quern_op_kernel_count(op), &own);
     extensible_write(type, &own, info);
     return QUERN_OK;
 }

@@ -1,353 +1,415 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes and stores the kernels of many problems on all workers, or only fetches those that a remote
- * cache has; loads none of them. */
+/*
+ * Makes and stores the kernels of many layers on all workers, and loads none of them. The threads
+ * share one line of jobs, a kernel each, and go through it twice at once. In front they look for a
+ * job's kernel, which asks a remote cache and does not wait for its answer. Up to AHEAD jobs behind
+ * that they complete the kernel, from the answer or by the compiler. So a remote answers for many
+ * kernels at a time, and who can compile never waits for it longer than an op would.
+ */
 #include "dispatch/dispatch.h"
 
 #include "base/os.h"
 #include "base/thread.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
-/* So many kernels are looked for before the first of them is made, so that a remote cache answers
- * for all of them together. Each has up to two questions pending, and the remote's tier leaves out
- * what is beyond 256 (QUESTIONS_MAX), as if it did not have the kernel. */
-#define WINDOW 96
+/* So many kernels are looked for before the first of them is completed, where a tier may be far
+ * away. Each has up to two questions pending, and the remote's tier leaves out what is beyond 256
+ * (QUESTIONS_MAX), as if it did not have the kernel. */
+#define AHEAD 96
+
+/* A search for one kernel, from its first question until the kernel is stored. */
+struct flight {
+    struct flight *next, **link; /* of all that are under way */
+    struct hash128 key;          /* the kernel's entry key, which outlives the kernel */
+    struct kernel kernel;
+    struct kernel_search search;
+};
+
+enum job_state {
+    JOB_OPEN,    /* nobody has looked for its kernel in this round */
+    JOB_LOOKING, /* a thread does */
+    JOB_LOOKED,  /* its search can be completed, whether a tier has the kernel or not */
+    JOB_LEFT     /* not in this round: it is done, or left to the next */
+};
 
 /* One kernel to make. */
 struct job {
+    size_t layer;
     struct plan plan;
-    char text[QUERN_TEXT_MAX];
-    bool done;
+    int64_t m_lo, m_hi; /* the rows that kernels of its layer are wanted for */
+    bool is_last;       /* of the kernels of its layer */
+    bool done;          /* made, or failed */
+    enum job_state state;
+    struct flight *flight; /* of JOB_LOOKED */
 };
 
-/* One of a window. */
-struct wanted {
-    struct hash128 key; /* the kernel's entry key, which outlives the kernel */
-    struct kernel kernel;
-    struct kernel_search search;
-    bool searched;
-};
-
-/* Jobs that are made together. */
-struct window {
-    size_t first, count;
-    struct wanted *wanted;
-};
-
-struct prewarm {
+struct making {
     quern_ctx *ctx;
     struct job *jobs;
     size_t count;
-    int64_t m_max;
-    quern_progress_fn progress; /* null: none */
+    quern_made_fn made; /* null: nobody is told */
     void *user;
-    enum quern_jit jit; /* whether what no tier has is compiled */
-    enum quern_claims claims;
-    /* Of two windows one is made, by as many threads as there may be jobs, while one more thread
-     * stores what the other fetched. */
-    struct window windows[2], *making, *storing;
-    pthread_mutex_t lock; /* of all below; also lets one thread report at a time */
+    enum claims claims; /* of this round */
+    size_t ahead;
+    pthread_mutex_t lock;  /* of all below and of the jobs; also lets one thread report at a time */
+    pthread_cond_t looked; /* a job is JOB_LOOKING no more */
+    size_t next_look, next_complete; /* indices of jobs, the second never above the first */
     size_t done;
     bool cancelled;
-    size_t failed_job; /* lowest index that failed, so that the result does not depend on timing */
-    struct error_record failure;
+    struct flight *flights;
+    struct flight *fetched[STORE_TOGETHER]; /* came from afar, and are to be stored together */
+    size_t fetched_count;
 };
 
-/* Tells of a job that has ended. */
-static void report(struct prewarm *w, size_t i, const struct kernel *k, quern_status status)
-{
-    struct job *const job = &w->jobs[i];
+/* ---- One job --------------------------------------------------------------------------------- */
 
-    pthread_mutex_lock(&w->lock);
-    if (status != QUERN_OK && i < w->failed_job) {
-        w->failed_job = i;
-        error_save(&w->failure);
-    }
+/* Tells of a job that has ended; `k` is null if it failed. The caller has the lock. */
+static void report(struct making *w, struct job *job, const struct kernel *k, quern_status status)
+{
+    struct quern_kernel_info info;
+    char text[QUERN_TEXT_MAX];
+
+    problem_text(&job->plan.problem, text);
+    if (k)
+        kernel_info(w->ctx, k, job->is_last, &info);
     const struct quern_progress progress = {
         .size = sizeof progress,
         .done = ++w->done,
         .total = w->count,
-        .problem = job->text,
-        .kernel = job->plan.symbol,
+        .problem = text,
+        .kernel = k ? k->plan.symbol : job->plan.symbol,
         .m_lo = job->plan.m_lo,
         .m_hi = job->plan.m_hi,
-        .cached = k->cached,
-        .compile_ms = k->compile_ms,
+        .cached = k && k->cached,
+        .compile_ms = k ? k->compile_ms : 0,
         .status = status,
     };
-    if (w->progress && w->progress(w->user, &progress))
-        w->cancelled = true;
-    pthread_mutex_unlock(&w->lock);
     job->done = true;
+    if (w->made && w->made(w->user, job->layer, &progress, k ? &info : NULL))
+        w->cancelled = true;
 }
 
-static bool is_cancelled(struct prewarm *w)
+/* Whether a kernel is under way already: found or made twice at once, it would be twice the work.
+ * The caller has the lock. */
+static bool is_double(const struct making *w, const struct hash128 *key)
 {
+    const struct flight *f = w->flights;
+
+    while (f && memcmp(f->key.bytes, key->bytes, sizeof key->bytes) != 0)
+        f = f->next;
+    return f;
+}
+
+/* Enters a search among those that are under way. The caller has the lock. */
+static void take_off(struct making *w, struct job *job, struct flight *f)
+{
+    f->next = w->flights;
+    f->link = &w->flights;
+    if (f->next)
+        f->next->link = &f->next;
+    w->flights = f;
+    job->flight = f;
+}
+
+/* Takes it out again. The caller has the lock, and then the search. */
+static void land(struct flight *f)
+{
+    *f->link = f->next;
+    if (f->next)
+        f->next->link = f->link;
+}
+
+/* Looks for a job's kernel. One that is under way for an earlier job is left to the next round,
+ * which finds it in the cache; the round that waits for other machines is the last and leaves none.
+ */
+static void look(struct making *w, struct job *job)
+{
+    struct flight *f = os.calloc(1, sizeof *f);
+    quern_status status =
+        f ? kernel_search(w->ctx, &job->plan, w->ctx->settings.jit, &f->kernel, &f->search)
+          : error_set(QUERN_E_MEMORY, __FILE__, FAIL_AT("!f"), "out of memory for a kernel");
+
+    if (status == QUERN_OK) {
+        f->key = f->kernel.entry_key;
+        f->search.m_lo = job->m_lo;
+        f->search.m_hi = job->m_hi;
+        f->search.claims = w->claims;
+        f->search.keeps = true;
+    }
     pthread_mutex_lock(&w->lock);
+    const bool left =
+        status == QUERN_OK && !f->kernel.bytes && w->claims != CLAIMS_WAIT && is_double(w, &f->key);
+    const bool looked = status == QUERN_OK && !left;
+    job->state = looked ? JOB_LOOKED : JOB_LEFT;
+    if (looked)
+        take_off(w, job, f); /* from here on it is that of whoever completes the job */
+    else if (!left)
+        report(w, job, NULL, status);
+    pthread_cond_broadcast(&w->looked);
+    pthread_mutex_unlock(&w->lock);
+    if (left)
+        kernel_abandon(w->ctx, &f->kernel, &f->search);
+    if (!looked)
+        os.free(f);
+}
+
+static void free_flight(struct making *w, struct flight *f)
+{
+    kernel_free(w->ctx, &f->kernel);
+    os.free(f);
+}
+
+/* Puts kernels that came from afar into the near tiers, and frees them. */
+static void store(struct making *w, struct flight *const *fetched, size_t count)
+{
+    struct store_put puts[STORE_TOGETHER];
+
+    for (size_t i = 0; i < count; i++) {
+        const struct store_record *const r = &fetched[i]->search.fetched;
+        puts[i] =
+            (struct store_put){.key = hash128_of(r->key_text, r->key_text_bytes), .record = r};
+    }
+    tiers_put(w->ctx, puts, count, true);
+    pthread_mutex_lock(&w->lock);
+    for (size_t i = 0; i < count; i++)
+        land(fetched[i]);
+    pthread_mutex_unlock(&w->lock);
+    for (size_t i = 0; i < count; i++)
+        free_flight(w, fetched[i]);
+}
+
+/* Fetches or compiles the kernel of a job that was looked for. */
+static void complete(struct making *w, struct job *job, bool cancelled)
+{
+    struct flight *const f = job->flight, *full[STORE_TOGETHER];
+    quern_status status = QUERN_E_CANCELLED;
+    size_t count = 0;
+
+    job->flight = NULL;
+    if (cancelled)
+        kernel_abandon(w->ctx, &f->kernel, &f->search);
+    else
+        status = kernel_complete(w->ctx, w->ctx->settings.jit, &f->kernel, &f->search);
+    pthread_mutex_lock(&w->lock);
+    if (!cancelled && (status != QUERN_E_NOT_READY || w->claims != CLAIMS_LEAVE))
+        report(w, job, status == QUERN_OK ? &f->kernel : NULL, status);
+    const bool fetched = status == QUERN_OK && f->search.fetched.key_text;
+    if (fetched)
+        w->fetched[w->fetched_count++] = f;
+    else
+        land(f);
+    if (w->fetched_count == STORE_TOGETHER) {
+        count = w->fetched_count;
+        memcpy(full, w->fetched, sizeof full);
+        w->fetched_count = 0;
+    }
+    pthread_mutex_unlock(&w->lock);
+    if (!fetched)
+        free_flight(w, f);
+    if (count)
+        store(w, full, count);
+}
+
+/* ---- All jobs -------------------------------------------------------------------------------- */
+
+/* Does what is next, of one job; false: nothing is left to do. */
+static bool step(struct making *w)
+{
+    struct job *to_look = NULL, *to_complete = NULL;
+
+    pthread_mutex_lock(&w->lock);
+    while (!to_look && !to_complete && w->next_complete < w->count) {
+        struct job *const first = &w->jobs[w->next_complete];
+        if (w->next_look < w->count && w->next_look < w->next_complete + w->ahead) {
+            struct job *const job = &w->jobs[w->next_look++];
+            to_look = job->done || w->cancelled ? NULL : job;
+            job->state = to_look ? JOB_LOOKING : JOB_LEFT;
+        } else if (first->state == JOB_LOOKING) {
+            pthread_cond_wait(&w->looked, &w->lock);
+        } else {
+            to_complete = first->state == JOB_LOOKED ? first : NULL;
+            w->next_complete++;
+        }
+    }
     const bool cancelled = w->cancelled;
     pthread_mutex_unlock(&w->lock);
-    return cancelled;
+    if (to_look)
+        look(w, to_look);
+    else if (to_complete)
+        complete(w, to_complete, cancelled);
+    return to_look || to_complete;
 }
 
-static void search_job(void *user, size_t i)
+static void work(void *user, size_t thread)
 {
-    struct prewarm *const w = user;
-    struct wanted *const wanted = &w->making->wanted[i];
-    const size_t number = w->making->first + i;
-
-    *wanted = (struct wanted){0};
-    if (w->jobs[number].done || is_cancelled(w))
-        return;
-    const quern_status status = kernel_search(w->ctx, &w->jobs[number].plan, w->ctx->settings.jit,
-                                              &wanted->kernel, &wanted->search);
-    if (status != QUERN_OK) {
-        report(w, number, &wanted->kernel, status);
-        return;
-    }
-    wanted->searched = true;
-    wanted->key = wanted->kernel.entry_key;
-    wanted->search.m_lo = 1;
-    wanted->search.m_hi = w->m_max;
-    wanted->search.claims = w->claims;
-    wanted->search.keeps = true;
-}
-
-static bool is_same(const struct wanted *a, const struct wanted *b)
-{
-    return !memcmp(a->key.bytes, b->key.bytes, sizeof a->key.bytes);
-}
-
-/* Whether a far tier gave the kernel, which is then still to be stored. */
-static bool is_fetched(const struct wanted *wanted)
-{
-    return wanted->searched && wanted->search.fetched.key_text;
-}
-
-/* Leaves a job to the next round, which finds the kernel in the cache, if it would be made or
- * fetched twice: an earlier job of the window needs it too, or the window before has fetched it and
- * may not have stored it yet. The round that waits for other machines is the last and leaves none.
- */
-static void leave_double(struct prewarm *w, size_t i)
-{
-    const struct wanted *const all = w->making->wanted, *const before = w->storing->wanted;
-    struct wanted *const wanted = &w->making->wanted[i];
-    bool is_double = false;
-
-    if (!wanted->searched || wanted->kernel.bytes || w->claims == QUERN_CLAIMS_WAIT)
-        return;
-    for (size_t j = 0; j < i; j++)
-        is_double = is_double || (all[j].searched && is_same(&all[j], wanted));
-    for (size_t j = 0; j < w->storing->count; j++)
-        is_double = is_double || (is_fetched(&before[j]) && is_same(&before[j], wanted));
-    if (is_double) {
-        kernel_abandon(w->ctx, &wanted->kernel, &wanted->search);
-        wanted->searched = false;
-    }
-}
-
-static void make_job(void *user, size_t i)
-{
-    struct prewarm *const w = user;
-    struct wanted *const wanted = &w->making->wanted[i];
-
-    if (!wanted->searched)
-        return;
-    if (is_cancelled(w)) {
-        kernel_abandon(w->ctx, &wanted->kernel, &wanted->search);
-        wanted->searched = false;
-        return;
-    }
-    const quern_status status = kernel_complete(w->ctx, w->jit, &wanted->kernel, &wanted->search);
-    wanted->searched = status == QUERN_OK;
-    if (status != QUERN_E_NOT_READY || w->claims != QUERN_CLAIMS_LEAVE)
-        report(w, w->making->first + i, &wanted->kernel, status);
-}
-
-/* Fetches or compiles the kernels of a window. */
-static void make_window(struct prewarm *w)
-{
-    const unsigned jobs = w->ctx->settings.jobs;
-
-    parallel_for(w->making->count, jobs, search_job, w);
-    for (size_t i = 0; i < w->making->count; i++)
-        leave_double(w, i);
-    parallel_for(w->making->count, jobs, make_job, w);
-}
-
-/* Kernels on their way into the near tiers. */
-struct batch {
-    quern_ctx *ctx;
-    struct store_put puts[WINDOW];
-    size_t count;
-};
-
-/* Stores as many of a batch as the store has reach the disk together: part `i` of it. */
-static void store_some(void *user, size_t i)
-{
-    struct batch *const b = user;
-    const size_t first = i * STORE_TOGETHER, left = b->count - first;
-
-    tiers_put(b->ctx, b->puts + first, left < STORE_TOGETHER ? left : STORE_TOGETHER, true);
-}
-
-/* Keeps what came from afar, on as many threads as there may be jobs, and frees all kernels of a
- * window. */
-static void store_window(struct prewarm *w)
-{
-    struct wanted *const all = w->storing->wanted;
-    struct batch b = {.ctx = w->ctx};
-
-    for (size_t i = 0; i < w->storing->count; i++) {
-        const struct store_record *const r = &all[i].search.fetched;
-        if (is_fetched(&all[i]))
-            b.puts[b.count++] =
-                (struct store_put){.key = hash128_of(r->key_text, r->key_text_bytes), .record = r};
-    }
-    parallel_for((b.count + STORE_TOGETHER - 1) / STORE_TOGETHER, w->ctx->settings.jobs, store_some,
-                 &b);
-    for (size_t i = 0; i < w->storing->count; i++)
-        if (all[i].searched)
-            kernel_free(w->ctx, &all[i].kernel);
-}
-
-/* The two halves of a turn. They share what leave_double reads of the window that is stored, which
- * store_window does not write: its count, and of each kernel the key and whether it was fetched. */
-static void take_turn(void *user, size_t half)
-{
-    if (half == 0)
-        store_window(user);
-    else
-        make_window(user);
+    (void)thread;
+    while (step(user))
+        ;
 }
 
 /* Makes every job that is not done, but leaves kernels that other machines make, if it may. */
-static void make_round(struct prewarm *w, enum quern_claims claims)
+static void make_round(struct making *w, enum claims claims)
 {
+    const unsigned threads = w->ctx->settings.jobs;
+
     w->claims = claims;
-    w->making = &w->windows[0];
-    w->storing = &w->windows[1];
-    w->storing->count = 0;
-    for (size_t first = 0; first < w->count; first += WINDOW) {
-        w->making->first = first;
-        w->making->count = w->count - first < WINDOW ? w->count - first : WINDOW;
-        parallel_for(2, w->ctx->settings.jobs > 1 ? 2 : 1, take_turn, w);
-        struct window *const made = w->making;
-        w->making = w->storing;
-        w->storing = made;
-    }
-    store_window(w); /* the last */
+    w->next_look = w->next_complete = 0;
+    for (size_t i = 0; i < w->count; i++)
+        w->jobs[i].state = JOB_OPEN;
+    parallel_for(threads, (int)threads, work, w);
+    store(w, w->fetched, w->fetched_count);
+    w->fetched_count = 0;
 }
 
-/* Adds the jobs of a problem, in its normal form, for m_lo…m_hi rows. */
-static quern_status plan_rows(struct prewarm *w, const struct quern_problem *normal, int64_t m_lo,
-                              int64_t m_hi, const char *text)
+static void make_all(struct making *w)
 {
+    w->ahead = 1;
+    for (size_t i = 0; i < w->ctx->tier_count; i++)
+        if (w->ctx->tiers[i].far)
+            w->ahead = AHEAD;
+    make_round(w, CLAIMS_LEAVE);
+    make_round(w, CLAIMS_WAIT);
+}
+
+/* ---- Layers ---------------------------------------------------------------------------------- */
+
+/* Adds the jobs of a layer. */
+static quern_status plan_layer(struct making *w, const struct quern_layer *layer, size_t number)
+{
+    struct quern_problem normal;
     struct plan_set plans;
+    char text[QUERN_TEXT_MAX];
 
-    TRY(plan_make_up_to(normal, w->ctx->planned, w->ctx->tuning, &w->ctx->settings.force, m_hi,
-                        &plans));
-    const struct op_wanted wanted = op_range(&plans, m_lo, m_hi);
-    for (size_t i = 0; i < wanted.count; i++) {
-        struct job *const job = &w->jobs[w->count++];
-        job->plan = plans.plans[wanted.first + i];
-        snprintf(job->text, sizeof job->text, "%s", text);
-    }
+    FAIL_IF(layer->m_lo < 1 || layer->m_hi < layer->m_lo, QUERN_E_ARGUMENT,
+            "the range of M is %" PRId64 " to %" PRId64 "; expected 1 or more, in order",
+            layer->m_lo, layer->m_hi);
+    TRY(problem_normalise(&layer->problem, &normal));
+    TRY(check_verified(w->ctx));
+    TRY(plan_make_up_to(&normal, w->ctx->planned, w->ctx->tuning, &w->ctx->settings.force,
+                        layer->m_hi, &plans));
+    const struct op_wanted wanted = op_range(&plans, layer->m_lo, layer->m_hi);
+    for (size_t i = 0; i < wanted.count; i++)
+        w->jobs[w->count++] = (struct job){.layer = number,
+                                           .plan = plans.plans[wanted.first + i],
+                                           .m_lo = layer->m_lo,
+                                           .m_hi = layer->m_hi,
+                                           .is_last = i + 1 == wanted.count};
+    problem_text(&normal, text);
+    record_op(w->ctx, text, layer->m_lo, layer->m_hi);
     return QUERN_OK;
 }
 
-/* Plans every problem; a problem that cannot be planned fails the call before anything is compiled.
- */
-static quern_status plan_jobs(struct prewarm *w, const struct quern_problem *problems, size_t count)
+/* Tells of a layer that has no kernels. */
+static void report_layer(struct making *w, size_t number, quern_status status)
 {
-    for (size_t i = 0; i < count; i++) {
-        struct quern_problem normal;
-        char text[QUERN_TEXT_MAX];
+    const struct quern_progress progress = {
+        .size = sizeof progress, .problem = "", .kernel = "", .status = status};
 
-        TRY(problem_normalise_at(problems, i, &normal));
-        problem_text(&normal, text);
-        TRY(plan_rows(w, &normal, 1, w->m_max, text));
-        record_op(w->ctx, text, 1, w->m_max);
-    }
-    return QUERN_OK;
+    if (w->made && w->made(w->user, number, &progress, NULL))
+        w->cancelled = true;
 }
 
-static quern_status make_room(struct prewarm *w)
-{
-    const size_t room = w->count < WINDOW ? w->count : WINDOW;
-
-    w->windows[0].wanted = os.calloc(2 * room, sizeof *w->windows[0].wanted);
-    FAIL_IF(!w->windows[0].wanted, QUERN_E_MEMORY, "out of memory for %zu kernels", 2 * room);
-    w->windows[1].wanted = w->windows[0].wanted + room;
-    return QUERN_OK;
-}
-
-static quern_status run_jobs(struct prewarm *w)
-{
-    TRY(make_room(w));
-    make_round(w, QUERN_CLAIMS_LEAVE);
-    make_round(w, QUERN_CLAIMS_WAIT);
-    os.free(w->windows[0].wanted);
-    if (w->failed_job != SIZE_MAX)
-        return error_restore(&w->failure);
-    FAIL_IF(w->cancelled, QUERN_E_CANCELLED, "cancelled after %zu of %zu kernels", w->done,
-            w->count);
-    return QUERN_OK;
-}
-
-/* Room for the jobs of so many problems. */
-static quern_status start(struct prewarm *w, size_t count)
+/* Room for the jobs of so many layers. */
+static quern_status start(struct making *w, size_t count)
 {
     FAIL_IF(count > SIZE_MAX / PLAN_KERNELS_MAX / sizeof(struct job), QUERN_E_ARGUMENT,
-            "%zu problems are too many", count);
+            "%zu layers are too many", count);
     w->jobs = os.calloc(count * PLAN_KERNELS_MAX, sizeof *w->jobs);
-    FAIL_IF(!w->jobs, QUERN_E_MEMORY, "out of memory for %zu problems", count);
+    FAIL_IF(!w->jobs, QUERN_E_MEMORY, "out of memory for %zu layers", count);
     pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->looked, NULL);
     return QUERN_OK;
 }
 
-static void end(struct prewarm *w)
+static void end(struct making *w)
 {
+    pthread_cond_destroy(&w->looked);
     pthread_mutex_destroy(&w->lock);
     os.free(w->jobs);
+}
+
+quern_status quern_make(quern_ctx *ctx, const struct quern_layer *layers, size_t count,
+                        quern_made_fn made, void *user)
+{
+    struct making w = {.ctx = ctx, .made = made, .user = user};
+
+    FAIL_IF(!ctx || (!layers && count), QUERN_E_ARGUMENT, "%s is null", ctx ? "layers" : "ctx");
+    if (!count)
+        return QUERN_OK;
+    TRY(start(&w, count));
+    for (size_t i = 0; i < count; i++) {
+        const quern_status status = plan_layer(&w, &layers[i], i);
+        if (status != QUERN_OK)
+            report_layer(&w, i, status);
+    }
+    make_all(&w);
+    end(&w);
+    FAIL_IF(w.cancelled, QUERN_E_CANCELLED, "cancelled after %zu of %zu kernels", w.done, w.count);
+    return QUERN_OK;
+}
+
+/* ---- quern_prewarm --------------------------------------------------------------------------- */
+
+struct prewarm {
+    quern_progress_fn progress; /* null: none */
+    void *user;
+    /* The first kernel that failed, in the order of layers and rows, so that the result does not
+     * depend on timing. */
+    bool failed;
+    size_t layer;
+    int64_t m_lo;
+    struct error_record failure;
+};
+
+static int take_made(void *user, size_t layer, const struct quern_progress *progress,
+                     const struct quern_kernel_info *info)
+{
+    struct prewarm *const p = user;
+
+    (void)info;
+    if (progress->status != QUERN_OK &&
+        (!p->failed || layer < p->layer || (layer == p->layer && progress->m_lo < p->m_lo))) {
+        p->failed = true;
+        p->layer = layer;
+        p->m_lo = progress->m_lo;
+        error_save(&p->failure);
+    }
+    return p->progress ? p->progress(p->user, progress) : 0;
+}
+
+/* Plans every problem; one that cannot be planned fails the call before anything is compiled. */
+static quern_status plan_problems(struct making *w, const struct quern_problem *problems,
+                                  size_t count, int64_t m_max)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct quern_layer layer = {.m_lo = 1, .m_hi = m_max};
+        TRY(problem_normalise_at(problems, i, &layer.problem));
+        TRY(plan_layer(w, &layer, i));
+    }
+    return QUERN_OK;
 }
 
 quern_status quern_prewarm(quern_ctx *ctx, const struct quern_problem *problems, size_t count,
                            int64_t m_max, quern_progress_fn progress, void *user)
 {
-    struct prewarm w = {
-        .ctx = ctx, .m_max = m_max, .progress = progress, .user = user, .failed_job = SIZE_MAX};
+    struct prewarm p = {.progress = progress, .user = user};
+    struct making w = {.ctx = ctx, .made = take_made, .user = &p};
 
     FAIL_IF(!ctx || (!problems && count), QUERN_E_ARGUMENT, "%s is null", ctx ? "problems" : "ctx");
     FAIL_IF(m_max < 1, QUERN_E_ARGUMENT, "m_max is %" PRId64 "; expected at least 1", m_max);
     if (!count)
         return QUERN_OK;
-    w.jit = ctx->settings.jit;
     TRY(start(&w, count));
-    quern_status status = plan_jobs(&w, problems, count);
+    quern_status status = plan_problems(&w, problems, count, m_max);
     if (status == QUERN_OK)
-        status = run_jobs(&w);
+        make_all(&w);
     end(&w);
+    if (p.failed)
+        status = error_restore(&p.failure);
+    if (status == QUERN_OK && w.cancelled)
+        status = error_set(QUERN_E_CANCELLED, __FILE__, FAIL_AT("w.cancelled"),
+                           "cancelled after %zu of %zu kernels", w.done, w.count);
     return status;
-}
-
-void quern_prefetch(quern_ctx *ctx, const struct quern_layer *layers, size_t count)
-{
-    struct prewarm w = {.ctx = ctx, .jit = JIT_LOOK, .failed_job = SIZE_MAX};
-
-    if (!ctx || !ctx->remote || ctx->settings.cache_mode != QUERN_CACHE_RW || !count ||
-        start(&w, count) != QUERN_OK)
-        return;
-    for (size_t i = 0; i < count; i++) {
-        struct quern_problem normal;
-        /* of one that cannot be planned the op says why */
-        if (problem_normalise(&layers[i].problem, &normal) == QUERN_OK)
-            (void)plan_rows(&w, &normal, layers[i].m_lo, layers[i].m_hi, "");
-    }
-    if (w.count && make_room(&w) == QUERN_OK) {
-        make_round(&w, QUERN_CLAIMS_OF_OPS);
-        os.free(w.windows[0].wanted);
-    }
-    end(&w);
 }

@@ -10,7 +10,7 @@
 
 quern_status remote_read_place(const char *what, const char *text, struct remote_place *place)
 {
-    *place = (struct remote_place){0};
+    *place = (struct remote_place){.patience_ms = REMOTE_PATIENCE_MS};
     return strncmp(text, "s3://", 5) ? remote_read_url(what, text, place)
                                      : remote_read_s3(what, text, place);
 }
@@ -22,6 +22,7 @@ struct remote_config remote_config_of(const struct remote_place *place, const ch
 
     return (struct remote_config){.path = path,
                                   .url = place->url,
+                                  .patience_ms = place->patience_ms,
                                   .certificates = file ? file : "",
                                   .credentials = place->s3 ? &place->credentials : NULL};
 }

@@ -20,7 +20,9 @@ struct remote_place {
     bool directory; /* `url` is a directory's path, which is read here, without a helper */
     bool https;
     bool local; /* its host is this machine, by a name or number that no resolver is asked for */
-    bool s3;    /* requests are signed, with: */
+    int patience_ms; /* how long one transfer may take: REMOTE_PATIENCE_MS, unless the reader of
+                      * the place sets another */
+    bool s3;         /* requests are signed, with: */
     struct remote_credentials credentials;
 };
 

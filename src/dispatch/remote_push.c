@@ -101,7 +101,7 @@ static bool put_one(struct remote_push *p, const struct job *job, const char *na
         return false;
     const bool sent = remote_store(p->helper, name, job->bytes, job->size, ++p->last_id);
     while (sent && (event = remote_receive(p->helper, &answer)) == REMOTE_NOTHING && !is_over(p) &&
-           os_now() - begun < REMOTE_HUNG_MS * NS_PER_MS)
+           os_now() - begun < (uint64_t)remote_hung_ms(p->helper) * NS_PER_MS)
         remote_wait(remote_socket(p->helper), SLICE_MS);
     if (event == REMOTE_ANSWER) {
         os.free(answer.bytes);

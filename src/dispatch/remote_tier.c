@@ -30,7 +30,8 @@
 #define QUESTIONS_MAX 256 /* pending at once; more are not asked */
 /* How long the command waits, before it reports, for what the remote is given. */
 #define SETTLE_MS 30000
-/* How long one look for answers lasts: another thread may have received one's own. */
+/* How long one look for answers lasts. The helper may be stopped meanwhile, by a thread that found
+ * it to hang. */
 #define SLICE_MS 5
 /* The first trouble costs no rest, the next a second, and each further one twice as long. */
 #define REST_MS     1000
@@ -53,6 +54,8 @@ struct remote_tier {
     struct log *log;
     struct counters *counters;
     struct lock lock;         /* of all that follows */
+    pthread_cond_t looked;    /* a thread that polled the helper has taken what had come */
+    bool polled;              /* a thread does, so that the others wait for it to have looked */
     int process;              /* whose helper it is */
     struct remote *helper;    /* null: none is running */
     uint64_t ready_ns;        /* when it greeted; 0: not yet */
@@ -113,15 +116,19 @@ static void answered_well(struct remote_tier *t, uint64_t took_ns)
     t->rest_until = 0;
 }
 
+/* After how long without an answer the helper hangs. */
+static uint64_t hung_ns(const struct remote_tier *t)
+{
+    return REMOTE_HUNG * (uint64_t)t->place.patience_ms * NS_PER_MS;
+}
+
 /* How long an answer is worth waiting for. */
 static uint64_t grace_ns(const struct remote_tier *t)
 {
     const uint64_t most = (uint64_t)t->grace_ms * NS_PER_MS;
     const uint64_t usual = t->usual_ns + 4 * t->spread_ns;
 
-    return t->grace_ms < 0               ? REMOTE_HUNG_MS * NS_PER_MS
-           : t->usual_ns && usual < most ? usual
-                                         : most;
+    return t->grace_ms < 0 ? hung_ns(t) : t->usual_ns && usual < most ? usual : most;
 }
 
 /* ---- The helper ------------------------------------------------------------------------------ */
@@ -152,7 +159,18 @@ static void lose_helper(struct remote_tier *t, const char *what)
     }
 }
 
-/* In a forked child: the helper and the questions are the parent's. */
+static void make_condition(struct remote_tier *t)
+{
+    pthread_condattr_t attributes;
+
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC); /* as os_now */
+    pthread_cond_init(&t->looked, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+/* In a forked child: the helper and the questions are the parent's, and so are the threads that
+ * poll and wait. */
 static void leave_to_parent(struct remote_tier *t)
 {
     if (t->process == (int)getpid())
@@ -162,6 +180,8 @@ static void leave_to_parent(struct remote_tier *t)
     t->list_id = 0;
     for (size_t i = 0; i < QUESTIONS_MAX; i++)
         t->questions[i].id = 0;
+    make_condition(t);
+    t->polled = false;
     t->process = (int)getpid();
 }
 
@@ -305,34 +325,58 @@ static uint64_t ask(struct remote_tier *t, const struct request *request)
     return t->last_id;
 }
 
+/* Waits until something has come from the helper, for so long at most. One thread polls it; the
+ * others are woken when that one has taken what came, which may be for them. The caller has the
+ * lock, which is given up meanwhile. */
+static void wait_for_helper(struct remote_tier *t, uint64_t wait_ns)
+{
+    const uint64_t slice = SLICE_MS * NS_PER_MS, ns = wait_ns < slice ? wait_ns : slice;
+
+    if (t->polled) {
+        const uint64_t until = os_now() + ns;
+        const struct timespec time = {.tv_sec = (time_t)(until / 1000000000),
+                                      .tv_nsec = (long)(until % 1000000000)};
+        pthread_cond_timedwait(&t->looked, &t->lock.mutex, &time);
+        return;
+    }
+    const int fd = t->helper ? remote_socket(t->helper) : -1;
+    t->polled = true;
+    lock_give(&t->lock);
+    remote_wait(fd, (int)(ns / NS_PER_MS) + 1);
+    lock_take(&t->lock);
+    t->polled = false;
+    pump(t);
+    pthread_cond_broadcast(&t->looked);
+}
+
 /* Waits for the answer, for so long from the question on; false: it is not there yet. */
 static bool await(struct remote_tier *t, uint64_t id, uint64_t wait_ns,
                   struct remote_answer *answer)
 {
+    bool there = false;
+
+    lock_take(&t->lock);
+    leave_to_parent(t);
+    pump(t);
     for (;;) {
-        lock_take(&t->lock);
-        leave_to_parent(t);
-        pump(t);
         struct question *const q = find(t, id);
         const uint64_t age = q ? os_now() - q->asked_ns : 0;
         /* nothing that comes is used before it is known what is revoked */
         const bool pending = q && (!q->answered || t->list_id);
-        if (pending && age > REMOTE_HUNG_MS * NS_PER_MS)
+        if (pending && age > hung_ns(t))
             lose_helper(t, "its helper quern-remote hangs");
-        if (!q)
-            *answer = (struct remote_answer){.outcome = REPLY_ABSENT};
-        const bool there = !q || (q->answered && !t->list_id);
-        if (q && there) {
-            *answer = q->answer;
-            q->id = 0;
+        there = !q || (q->answered && !t->list_id);
+        if (there) {
+            *answer = q ? q->answer : (struct remote_answer){.outcome = REPLY_ABSENT};
+            if (q)
+                q->id = 0;
         }
-        const int fd = t->helper ? remote_socket(t->helper) : -1;
-        lock_give(&t->lock);
         if (there || age >= wait_ns)
-            return there;
-        const uint64_t left = (wait_ns - age) / NS_PER_MS + 1;
-        remote_wait(fd, left < SLICE_MS ? (int)left : SLICE_MS);
+            break;
+        wait_for_helper(t, wait_ns - age);
     }
+    lock_give(&t->lock);
+    return there;
 }
 
 /* ---- What came ------------------------------------------------------------------------------- */
@@ -477,7 +521,7 @@ static bool ask_and_wait(void *self, const char *name, const char *bytes, size_t
     leave_to_parent(t);
     const uint64_t id = ask(t, &request);
     lock_give(&t->lock);
-    if (!id || !await(t, id, 2 * REMOTE_HUNG_MS * NS_PER_MS, answer))
+    if (!id || !await(t, id, 2 * hung_ns(t), answer))
         return false;
     if (answer->outcome != REPLY_UNABLE)
         return true;
@@ -515,6 +559,7 @@ static void close_remote(void *self)
         if (t->questions[i].id && t->questions[i].answered)
             os.free(t->questions[i].answer.bytes);
     revocations_free(&t->revoked);
+    pthread_cond_destroy(&t->looked);
     os.free(t);
 }
 
@@ -578,6 +623,14 @@ static quern_status set_up_push(const struct settings *s, struct remote_tier *t)
     return writes ? remote_push_open(&config, &t->push) : QUERN_OK;
 }
 
+/* How long one transfer may take for a host that waits so long for an answer, -1: without end. */
+static int patience_of(int grace_ms)
+{
+    return grace_ms < 0                    ? REMOTE_PATIENCE_LONG_MS
+           : grace_ms > REMOTE_PATIENCE_MS ? grace_ms
+                                           : REMOTE_PATIENCE_MS;
+}
+
 quern_status remote_open(const struct settings *settings, struct store *store, struct log *log,
                          struct counters *counters, struct remote_tier **remote, struct tier *tier)
 {
@@ -596,8 +649,10 @@ quern_status remote_open(const struct settings *settings, struct store *store, s
     t->revoked.store = store;
     t->revoked.signers = &t->signers;
     t->grace_ms = settings->remote_grace_ms;
+    t->place.patience_ms = patience_of(t->grace_ms);
     t->worker_path = settings->worker_path;
     t->process = (int)getpid();
+    make_condition(t);
     *remote = t;
     *tier = (struct tier){.name = "the remote cache",
                           .id = QUERN_TIER_REMOTE,
@@ -642,7 +697,7 @@ bool remote_try(struct remote_tier *t, struct str *out)
     lock_take(&t->lock);
     const uint64_t id = ask(t, &(struct request){.name = name});
     lock_give(&t->lock);
-    const bool answered = id && await(t, id, 2 * REMOTE_HUNG_MS * NS_PER_MS, &answer);
+    const bool answered = id && await(t, id, 2 * hung_ns(t), &answer);
     lock_take(&t->lock);
     const bool good =
         answered && answer.outcome != REPLY_UNABLE && (t->transport || t->revoked.known);

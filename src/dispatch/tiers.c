@@ -120,9 +120,3 @@ void tiers_put(quern_ctx *ctx, struct store_put *puts, size_t count, bool near)
         if (ctx->tiers[i].put && !(near && ctx->tiers[i].far))
             ctx->tiers[i].put(ctx->tiers[i].self, puts, count);
 }
-
-void quern_set_claims(quern_ctx *ctx, enum quern_claims claims)
-{
-    if (ctx)
-        atomic_store(&ctx->claims, claims);
-}

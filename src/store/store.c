@@ -297,16 +297,25 @@ static quern_status check_record(const struct hash128 *key, const struct store_r
 struct putting {
     struct store_put *put;
     struct entry_name name;
-    void *bytes; /* null: it cannot be stored, which is counted */
+    const void *bytes; /* null: it cannot be stored, which is counted */
     size_t size;
+    void *made; /* the bytes, if they were made for this; else they are the record's */
 };
 
 static void encode(struct store *s, struct putting *p)
 {
+    const struct store_record *const r = p->put->record;
+
     p->put->outcome = QUERN_STAT_PUT_FAILED;
     p->name = entry_name(&p->put->key);
-    if (check_record(&p->put->key, p->put->record) == QUERN_OK &&
-        entry_encode(p->put->record, &p->bytes, &p->size) == QUERN_OK)
+    p->bytes = r->entry;
+    p->size = r->entry_bytes;
+    quern_status status = check_record(&p->put->key, r);
+    if (status == QUERN_OK && !r->entry) {
+        status = entry_encode(r, &p->made, &p->size);
+        p->bytes = p->made;
+    }
+    if (status == QUERN_OK)
         return;
     p->bytes = NULL;
     counter_add(s->counters, QUERN_STAT_PUT_FAILED, 1);
@@ -372,7 +381,7 @@ static void put_some(struct store *s, struct store_put *puts, size_t count)
         const bool opened = publications[i].directory >= 0;
         if (opened)
             os.close(publications[i].directory);
-        os.free(putting[i].bytes);
+        os.free(putting[i].made);
         stored += settle(s, &putting[i], opened, publications[i].result);
     }
     if (stored) {

@@ -44,6 +44,10 @@ struct store_record {
     size_t object_bytes; /* 0: the kernel was refused, and `log` says why */
     unsigned rules;      /* version of the scan's rules (lint.h) that it was held to; 0: none */
     const struct object *parsed; /* the object as object_parse read it; null: nobody has yet */
+    /* The bytes of the entry that all of the above was read from, as they would be written again;
+     * null: it was made here, or is not as it was read. */
+    const void *entry;
+    size_t entry_bytes;
 };
 /* Reads a record's object; of a refusal there is none, and *object is empty. */
 quern_status store_parse(const struct store_record *record, struct object *object);

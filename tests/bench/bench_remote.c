@@ -109,7 +109,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < TOGETHER; i++)
         layers[i] = (struct quern_layer){layer(1 + SINGLES + i), 1, 1};
     const uint64_t start = os_now();
-    quern_prefetch(ctx, layers, TOGETHER);
+    must(quern_make(ctx, layers, TOGETHER, NULL, NULL), "quern_make");
     const double together = ms_since(start);
     must(quern_ctx_stats(ctx, &stats), "quern_ctx_stats");
     printf("opening %.3f %.3f\nsingle %.3f %.3f\ntogether %.3f\nhits %llu\n", without, with,

@@ -2,18 +2,20 @@
 """A remote cache on this machine that serves a directory, and does wrong in every way asked for."""
 
 import http.client
+import json
 import os
 import pathlib
 import socket
 import socketserver
 import ssl
+import subprocess
 import threading
 import time
 
 import ports
 import pytest
 import swift_store
-from conftest import Quern
+from conftest import COMMAND, TIMEOUT_S, TOP, Quern, clean_environment
 
 PORTAL = b"<!doctype html><title>Welcome</title><p>Please accept the terms of this hotel."
 # How long a server that says nothing waits for the other side to go: longer than any limit.
@@ -130,6 +132,30 @@ def counted(wrong, followed):
     judged = ["flipped", "captive portal", "nothing", "less than"]
     judged += ["a portal elsewhere"] if followed else []
     return (1, 0) if any(w in wrong for w in judged) else (0, 1)
+
+
+def grace(wrong):
+    """What a host's environment adds for a way of WRONG. Some end only when the helper has no more
+    patience, of which hosts that would rather wait than compile have six times as much."""
+    return {"QUERN_REMOTE_GRACE_MS": "10000"} if wrong in ("a byte a second", "silence") else {}
+
+
+def make_ops(tmp_path_factory):
+    """A function that makes ops of problems one after another, in a process of its own (ops.c), and
+    gives its counters as a report, and what it said."""
+    program = tmp_path_factory.mktemp("ops") / "ops"
+    build = COMMAND.parents[1]
+    sanitizers = {"asan": ["-fsanitize=address,undefined"], "tsan": ["-fsanitize=thread"]}
+    subprocess.run([*os.environ.get("CC", "cc").split(), f"-I{TOP}/include",
+                    *sanitizers.get(build.name, ()), TOP / "tests/cli/ops.c", "-o", program,
+                    f"-L{build}/lib", "-lquern", f"-Wl,-rpath,{build}/lib"], check=True)
+
+    def make(cache, problems, env, worker=""):
+        done = subprocess.run([program, worker, *problems], capture_output=True, text=True,
+                              timeout=TIMEOUT_S, env={**clean_environment(cache), **env})
+        assert done.returncode == 0, done.stderr
+        return {"counters": json.loads(done.stdout), "said": done.stderr}
+    return make
 
 
 class Handler(socketserver.StreamRequestHandler):

@@ -10,6 +10,7 @@ import http.client
 import os
 import pathlib
 import pwd
+import re
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ import ports
 TOP = pathlib.Path(__file__).resolve().parents[2]
 UNPACKED = TOP / "build/deps/swift"
 SERVERS = ("account", "container", "object", "proxy")
-ID, SECRET, REGION = "test:tester", "a/long+secret=of/the.store", "eu-quern-1"
+ID, SECRET, REGION = "team:quern", "a/long+secret=of/the.store", "eu-quern-1"
 
 COMMON = """[DEFAULT]
 bind_ip = 127.0.0.1
@@ -38,30 +39,16 @@ pipeline = {name}-server
 [app:{name}-server]
 use = egg:swift#{name}
 """
-PROXY = """[pipeline:main]
-pipeline = catch_errors gatekeeper cache s3api tempauth copy slo dlo proxy-server
-[app:proxy-server]
-use = egg:swift#proxy
-account_autocreate = true
-[filter:s3api]
-use = egg:swift#s3api
-location = {region}
-[filter:tempauth]
-use = egg:swift#tempauth
-user_test_tester = {secret} .admin
-[filter:catch_errors]
-use = egg:swift#catch_errors
-[filter:gatekeeper]
-use = egg:swift#gatekeeper
-[filter:cache]
-use = egg:swift#memcache
-[filter:copy]
-use = egg:swift#copy
-[filter:slo]
-use = egg:swift#slo
-[filter:dlo]
-use = egg:swift#dlo
-"""
+
+
+def proxy_lines():
+    """Those of docs/fleet.md, with the region and the secret of the tests."""
+    (lines,) = re.findall(r"```ini\n(.*?)```", (TOP / "docs/fleet.md").read_text(), re.DOTALL)
+    for old, new in {"location = eu-central-1": f"location = {REGION}",
+                     "= SECRET .admin": f"= {SECRET} .admin"}.items():
+        assert old in lines, old
+        lines = lines.replace(old, new)
+    return lines
 
 
 def die_with_parent():
@@ -79,10 +66,9 @@ def serve(top, port):
     (top / "swift.conf").write_text("[swift-hash]\nswift_hash_path_suffix = quern\n"
                                     "[storage-policy:0]\nname = one\ndefault = yes\n")
     for name in SERVERS:
-        text = COMMON + (PROXY if name == "proxy" else STORAGE)
-        (top / f"{name}.conf").write_text(text.format(
-            top=top, name=name, port=port_of[name], region=REGION, secret=SECRET,
-            user=pwd.getpwuid(os.getuid()).pw_name))
+        lines = proxy_lines() if name == "proxy" else STORAGE.format(name=name)
+        (top / f"{name}.conf").write_text(lines + COMMON.format(
+            top=top, port=port_of[name], user=pwd.getpwuid(os.getuid()).pw_name))
         if name != "proxy":
             ring = RingBuilder(1, 1, 0)  # two parts, of which there is one copy
             ring.add_dev({"region": 1, "zone": 1, "ip": "127.0.0.1", "port": port_of[name],

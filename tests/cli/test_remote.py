@@ -75,6 +75,11 @@ def certificates(tmp_path_factory):
     return top
 
 
+@pytest.fixture(scope="module")
+def ops(tmp_path_factory):
+    return remote.make_ops(tmp_path_factory)
+
+
 def counters(report, *names):
     return tuple(report["counters"][name] for name in names)
 
@@ -121,7 +126,7 @@ def test_with_compiling_off_the_remote_is_waited_for(quern, server, env):
 def test_whatever_goes_wrong_is_a_miss(quern, server, env, wrong):
     server.behave = remote.WRONG[wrong]
     started = time.monotonic()
-    report = prewarm(quern, 256, env=env)
+    report = prewarm(quern, 256, env={**env, **remote.grace(wrong)})
     assert time.monotonic() - started < BOUND_S
     assert counters(report, "hit_remote", "compile_ok", "miss_absent") == (0, 1, 1), wrong
     assert counters(report, "remote_refused", "remote_failed") == remote.counted(wrong, True), wrong
@@ -130,12 +135,12 @@ def test_whatever_goes_wrong_is_a_miss(quern, server, env, wrong):
     assert counters(prewarm(quern, 256), "hit_disk") == (1,)
 
 
-def test_without_a_grace_worth_naming_the_compiler_wins(quern, server, env):
+def test_without_a_grace_worth_naming_the_compiler_wins(tmp_path, ops, server, env):
     """A server that says nothing: the kernel comes from the compiler, long before the helper's own
     limit, and the remote is left alone then."""
     server.always, server.behave = True, remote.hang
-    report = prewarm(quern, *range(256, 256 + 16 * 64, 64),
-                     env={**env, "QUERN_REMOTE_GRACE_MS": "1", "QUERN_JOBS": "1"})
+    report = ops(tmp_path / "cache", map(LAYER.format, range(256, 256 + 16 * 64, 64)),
+                 {**env, "QUERN_REMOTE_GRACE_MS": "1"})
     assert counters(report, "compile_ok", "hit_remote") == (16, 0)
     late, skipped, failed = counters(report, "remote_late", "remote_skipped", "remote_failed")
     assert late >= 1 and skipped >= 1 and failed <= 1, report["counters"]
@@ -254,21 +259,21 @@ def test_a_redirection_is_followed_where_entries_are_signed(quern, made, server,
     assert server.requests[-1] == "/moved"
 
 
-def test_a_dead_remote_is_left_alone(quern, env):
-    dead = {**env, "QUERN_REMOTE": f"http://127.0.0.1:{remote.CLOSED_PORT}", "QUERN_JOBS": "1"}
-    report = prewarm(quern, *range(256, 256 + 24 * 64, 64), env=dead)
+def test_a_dead_remote_is_left_alone(tmp_path, ops, env):
+    dead = {**env, "QUERN_REMOTE": f"http://127.0.0.1:{remote.CLOSED_PORT}"}
+    report = ops(tmp_path / "cache", map(LAYER.format, range(256, 256 + 24 * 64, 64)), dead)
     failed, skipped = counters(report, "remote_failed", "remote_skipped")
     # a rest takes twice as long as the last one, so that some compile is shorter
     assert failed + skipped == 24 and failed >= 2 and skipped >= 1
     assert counters(report, "compile_ok", "hit_remote") == (24, 0)
 
 
-def test_one_that_failed_is_tried_again(quern, server, env):
+def test_one_that_failed_is_tried_again(tmp_path, ops, server, env):
     """After a second, in which there is more to compile than that."""
     def note(request):
         server.behave = remote.status(503) if request <= 2 else remote.absent
     server.note, server.always = note, True
-    report = prewarm(quern, *range(256, 256 + 40 * 64, 64), env={**env, "QUERN_JOBS": "1"})
+    report = ops(tmp_path / "cache", map(LAYER.format, range(256, 256 + 40 * 64, 64)), env)
     assert counters(report, "remote_failed", "compile_ok") == (2, 40)
     assert len(server.requests) > 2
 
@@ -297,8 +302,8 @@ def own_helper(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_helper_that_dies_or_hangs(quern, server, env, own_helper, number):
-    """When it has asked for the first kernels: they are compiled; another helper asks for more."""
+def test_a_helper_that_dies_or_hangs(tmp_path, ops, server, env, own_helper, number):
+    """When it has asked for the first kernel: that is compiled; another helper asks for more."""
     met = set()
 
     def hit(_request):
@@ -307,18 +312,17 @@ def test_a_helper_that_dies_or_hangs(quern, server, env, own_helper, number):
             os.kill(pid, number)
         met.update(every)
     server.note = hit
-    env["QUERN_JOBS"] = "1"
     if number == signal.SIGSTOP:
         env["QUERN_REMOTE_GRACE_MS"] = "10"
     started = time.monotonic()
     server.always = True
     server.behave = remote.absent
-    report = prewarm(quern, *range(256, 256 + 6 * 64, 64), env=env,
-                     words=["--worker", own_helper / "quern-worker"])
+    report = ops(tmp_path / "cache", map(LAYER.format, range(256, 256 + 6 * 64, 64)), env,
+                 own_helper / "quern-worker")
     assert time.monotonic() - started < BOUND_S
     failed, late, ok = counters(report, "remote_failed", "remote_late", "compile_ok")
     assert ok == 6
-    if number == signal.SIGKILL:  # two are asked for at once
+    if number == signal.SIGKILL:
         assert len(met) == 2 and 1 <= failed <= 2
     else:
         assert len(met) == 1 and failed + late >= 1

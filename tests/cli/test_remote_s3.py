@@ -137,7 +137,7 @@ def processes(folder):
     return found
 
 
-def test_who_learns_the_secret(quern, made, tmp_path):
+def test_who_learns_the_secret(quern, made, tmp_path, tmp_path_factory):
     """The store does not, nor does anybody who reads logs, the cache or the environment of the
     processes that are started. The session's token is the store's to know."""
     secret, token = "Secret0/of+Nobody", "token.of+a/Session=="
@@ -159,11 +159,11 @@ def test_who_learns_the_secret(quern, made, tmp_path):
                QUERN_JOBS="1", QUERN_LOG="debug")
     try:
         # the last kernel is asked for while a worker is there for the one before
-        done = prewarm(quern, 256, 320, 384, 448, env=env,
-                       words=["--worker", folder / "quern-worker"])
+        done = remote.make_ops(tmp_path_factory)(
+            quern.cache, map(LAYER.format, (256, 320, 384, 448)), env, folder / "quern-worker")
     finally:
         server.stop()
-    assert counters(done, "compile_ok", "remote_failed") == (4, 0)
+    assert (done["counters"]["compile_ok"], done["counters"]["remote_failed"]) == (4, 0)
     assert {name for name, _ in seen} >= {"quern-remote", "quern-worker"}, seen
     assert len(heads) == len(server.requests) == 4
     for head in heads:
@@ -172,7 +172,7 @@ def test_who_learns_the_secret(quern, made, tmp_path):
         assert b"/eu-north-1/s3/aws4_request" in proof and b"x-amz-security-token" in proof
         assert head[b"x-amz-security-token"] == token.encode()
     assert all(p.startswith("/kernels/x/v1/objects/") for p in server.requests)
-    ours = [done.stdout.encode(), done.stderr.encode(), *seen.values(),
+    ours = [done["said"].encode(), *seen.values(),
             *((quern.cache / f).read_bytes() for f in files_under(quern.cache))]
     assert not [where for where in (*ours, *(b"%r" % h for h in heads)) if secret.encode() in where]
     assert not [where for where in ours if token.encode() in where]

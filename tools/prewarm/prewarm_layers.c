@@ -4,9 +4,37 @@
 #include "model/manifest.h"
 #include "prewarm/prewarm_work.h"
 
+#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Where a problem is among those of the prewarm; a node of w->known. */
+struct known {
+    size_t target, index;
+    char text[QUERN_TEXT_MAX];
+};
+
+static int compare_known(const void *a, const void *b)
+{
+    const struct known *const x = a, *const y = b;
+
+    return x->target != y->target ? (x->target > y->target) - (x->target < y->target)
+                                  : strcmp(x->text, y->text);
+}
+
+void prewarm_free(struct prewarm *w)
+{
+    for (size_t i = 0; i < w->count; i++) {
+        free(w->problems[i].kernels);
+        free(w->problems[i].runs);
+    }
+    tdestroy(w->known, free);
+    free(w->problems);
+    w->problems = NULL;
+    w->known = NULL;
+    w->count = 0;
+}
 
 int prewarm_make_room(struct prewarm *w)
 {
@@ -35,6 +63,24 @@ static void add_rows(struct m_set *m, const struct m_set *more)
     }
 }
 
+/* The problem that is the same as the one behind the last; null if there is none, and the one is
+ * known from now on. Without memory for that it is made twice if it comes again. */
+static struct prewarm_problem *find_same(struct prewarm *w, const struct prewarm_problem *p)
+{
+    struct known *const known = calloc(1, sizeof *known);
+
+    if (!known)
+        return NULL;
+    known->target = p->target;
+    known->index = w->count;
+    snprintf(known->text, sizeof known->text, "%s", p->text);
+    struct known **const found = tsearch(known, &w->known, compare_known);
+    if (found && *found == known)
+        return NULL;
+    free(known);
+    return found ? &w->problems[(*found)->index] : NULL;
+}
+
 quern_status prewarm_add_problem(struct prewarm *w, const char *layers, const char *given,
                                  const struct m_set *m)
 {
@@ -51,18 +97,16 @@ quern_status prewarm_add_problem(struct prewarm *w, const char *layers, const ch
         prewarm_keep_error(p, status);
         snprintf(p->text, sizeof p->text, "%s", given);
     }
-    for (size_t i = 0; !status && i < w->count; i++) {
-        struct prewarm_problem *const same = &w->problems[i];
-        if (same->target != target || strcmp(same->text, p->text))
-            continue;
-        const size_t length = strlen(same->layers);
-        if (length)
-            snprintf(same->layers + length, sizeof same->layers - length, ", %s", layers);
-        add_rows(&same->m, m);
-        return QUERN_OK;
+    struct prewarm_problem *const same = status ? NULL : find_same(w, p);
+    if (!same) {
+        w->count++;
+        return status;
     }
-    w->count++;
-    return status;
+    const size_t length = strlen(same->layers);
+    if (length)
+        snprintf(same->layers + length, sizeof same->layers - length, ", %s", layers);
+    add_rows(&same->m, m);
+    return QUERN_OK;
 }
 
 /* ---- Others ---------------------------------------------------------------------------------- */

@@ -3,26 +3,18 @@
 #include "command/progress.h"
 #include "prewarm/prewarm_work.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#define THREADS_MAX 64
-/* Where nothing is compiled, threads wait for a disk and a remote, so that more than there are CPUs
- * are of use. The library has at most 256 questions to a remote pending, and leaves out more; an op
- * has up to nine kernels, each of which is asked for by two keys then. */
-#define FETCH_THREADS 12
-
-/* Problems that threads take one after another. */
+/* Layers of one target, as the library is asked for them: a problem for each of its ranges of rows.
+ */
 struct line {
     struct prewarm *w;
-    quern_ctx *ctx;
     const char *doing;
-    size_t end;
-    pthread_mutex_t lock; /* of the rest */
-    size_t next, done;
+    struct quern_layer *layers;
+    size_t *problems; /* of each layer: its index among the prewarm's */
+    size_t count;
 };
 
 void prewarm_keep_error(struct prewarm_problem *p, quern_status status)
@@ -34,142 +26,96 @@ void prewarm_keep_error(struct prewarm_problem *p, quern_status status)
              e->message[0] ? e->message : quern_status_name(status), e->log[0] ? ": " : "", e->log);
 }
 
-/* Adds to a problem's kernels those of an op that it does not have yet. */
-static quern_status keep_kernels(struct prewarm_problem *p, const quern_op *op)
+/* Adds to a problem's kernels one that it does not have yet. */
+static void keep_kernel(struct prewarm_problem *p, const struct quern_kernel_info *info)
 {
-    for (size_t i = 0; i < quern_op_kernel_count(op); i++) {
-        struct quern_kernel_info info = QUERN_INIT(struct quern_kernel_info);
-        const quern_status status = quern_op_kernel(op, i, &info);
-        size_t j = 0;
-        if (status)
-            return status;
-        while (j < p->kernel_count && strcmp(p->kernels[j].entry_key, info.entry_key))
-            j++;
-        if (j < p->kernel_count || j == PREWARM_KERNELS_MAX)
-            continue;
-        struct prewarm_kernel *k = &p->kernels[p->kernel_count++];
-        *k = (struct prewarm_kernel){.m_lo = info.m_lo,
-                                     .and_more = info.and_more,
-                                     .m_hi = info.m_hi,
-                                     .cached = info.cached,
-                                     .compile_ms = info.compile_ms,
-                                     .object_bytes = info.object_bytes,
-                                     .resources = info.resources};
-        snprintf(k->symbol, sizeof k->symbol, "%s", info.symbol);
-        memcpy(k->source_key, info.source_key, sizeof k->source_key);
-        memcpy(k->entry_key, info.entry_key, sizeof k->entry_key);
+    size_t i = 0;
+
+    while (i < p->kernel_count && strcmp(p->kernels[i].entry_key, info->entry_key) != 0)
+        i++;
+    if (i < p->kernel_count)
+        return;
+    struct prewarm_kernel *const grown = realloc(p->kernels, (i + 1) * sizeof *grown);
+    if (!grown) {
+        p->status = QUERN_E_MEMORY;
+        snprintf(p->error, sizeof p->error, "out of memory");
+        return;
     }
-    return QUERN_OK;
+    p->kernels = grown;
+    p->kernel_count++;
+    struct prewarm_kernel *const k = &grown[i];
+    *k = (struct prewarm_kernel){.m_lo = info->m_lo,
+                                 .and_more = info->and_more,
+                                 .m_hi = info->m_hi,
+                                 .cached = info->cached,
+                                 .compile_ms = info->compile_ms,
+                                 .object_bytes = info->object_bytes,
+                                 .resources = info->resources};
+    snprintf(k->symbol, sizeof k->symbol, "%s", info->symbol);
+    memcpy(k->source_key, info->source_key, sizeof k->source_key);
+    memcpy(k->entry_key, info->entry_key, sizeof k->entry_key);
 }
 
-/* False: another machine makes a kernel of the problem. */
-static bool make(quern_ctx *ctx, struct prewarm_problem *p)
+/* The library's quern_made_fn: keeps a kernel, or the first failure of its problem. */
+static int take_made(void *user, size_t layer, const struct quern_progress *progress,
+                     const struct quern_kernel_info *info)
 {
-    for (size_t i = 0; !p->status && i < p->m.count; i++) {
-        quern_op *op = NULL;
-        quern_status status =
-            quern_op_create_range(ctx, &p->problem, p->m.ranges[i].lo, p->m.ranges[i].hi, &op);
-        if (status == QUERN_E_NOT_READY)
-            return false;
-        if (!status)
-            status = keep_kernels(p, op);
-        if (status)
-            prewarm_keep_error(p, status);
-        quern_op_release(op);
-    }
-    return true;
+    const struct line *const line = user;
+    struct prewarm_problem *const p = &line->w->problems[line->problems[layer]];
+
+    if (info)
+        keep_kernel(p, info);
+    else if (!p->status)
+        prewarm_keep_error(p, progress->status);
+    progress_draw(line->doing, progress->done, progress->total, p->layers);
+    return 0;
 }
 
-static void *work(void *user)
+static int by_rows(const void *a, const void *b)
 {
-    struct line *line = user;
-    struct prewarm *w = line->w;
+    const struct prewarm_kernel *const x = a, *const y = b;
 
-    for (;;) {
-        pthread_mutex_lock(&line->lock);
-        const size_t i = line->next++;
-        pthread_mutex_unlock(&line->lock);
-        if (i >= line->end)
-            return NULL;
-        struct prewarm_problem *const p = &w->problems[i];
-        if (p->made)
-            continue;
-        p->made = make(line->ctx, p);
-        pthread_mutex_lock(&line->lock);
-        line->done += p->made;
-        progress_draw(line->doing, line->done, w->count, p->layers);
-        pthread_mutex_unlock(&line->lock);
+    return x->m_lo != y->m_lo ? (x->m_lo > y->m_lo) - (x->m_lo < y->m_lo)
+                              : (x->m_hi > y->m_hi) - (x->m_hi < y->m_hi);
+}
+
+/* Fills in a target's layers, for which there is room. */
+static void add_layers(struct line *line, const struct prewarm_target *t)
+{
+    for (size_t i = t->first; i < t->end; i++) {
+        const struct prewarm_problem *const p = &line->w->problems[i];
+        for (size_t j = 0; !p->status && j < p->m.count; j++) {
+            line->problems[line->count] = i;
+            line->layers[line->count++] = (struct quern_layer){
+                .problem = p->problem, .m_lo = p->m.ranges[j].lo, .m_hi = p->m.ranges[j].hi};
+        }
     }
 }
 
-/* How many threads make kernels at once. Compiles take place in the workers; these threads only
- * keep them busy. */
-static size_t threads_for(const struct prewarm *w, quern_ctx *ctx)
+static int make_all(struct prewarm *w, const struct prewarm_target *t, quern_ctx *ctx,
+                    const char *doing)
 {
-    const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    const size_t jobs = (size_t)w->common.library.jobs;
-
-    if (quern_can_compile(ctx) != QUERN_OK)
-        return jobs && jobs < FETCH_THREADS ? jobs : FETCH_THREADS;
-    return jobs ? jobs : cpus > 0 ? (size_t)cpus : 1;
-}
-
-/* Has the library fetch at once what the remote has. */
-static void fetch_all(const struct prewarm *w, const struct prewarm_target *t, quern_ctx *ctx)
-{
-    size_t count = 0, room = 0;
+    struct line line = {.w = w, .doing = doing};
+    size_t room = 1; /* so that an allocation of nothing is none that failed */
 
     for (size_t i = t->first; i < t->end; i++)
-        room += w->problems[i].status ? 0 : w->problems[i].m.count;
-    struct quern_layer *const layers = room ? calloc(room, sizeof *layers) : NULL;
-    for (size_t i = t->first; layers && i < t->end; i++) {
-        const struct prewarm_problem *const p = &w->problems[i];
-        for (size_t j = 0; !p->status && j < p->m.count; j++)
-            layers[count++] = (struct quern_layer){
-                .problem = p->problem, .m_lo = p->m.ranges[j].lo, .m_hi = p->m.ranges[j].hi};
+        room += w->problems[i].m.count;
+    line.layers = calloc(room, sizeof *line.layers);
+    line.problems = calloc(room, sizeof *line.problems);
+    quern_status status = QUERN_E_MEMORY;
+    if (line.layers && line.problems) {
+        add_layers(&line, t);
+        progress_draw(doing, 0, line.count, t->text);
+        status = quern_make(ctx, line.layers, line.count, take_made, &line);
+        progress_clear();
     }
-    quern_prefetch(ctx, layers, count);
-    free(layers);
-}
-
-/* Makes what is not made yet. */
-static void make_round(struct line *line, const struct prewarm_target *t)
-{
-    pthread_t threads[THREADS_MAX];
-    size_t started = 0, wanted = threads_for(line->w, line->ctx);
-
-    line->next = t->first;
-    if (wanted > t->end - t->first)
-        wanted = t->end - t->first;
-    if (wanted > THREADS_MAX)
-        wanted = THREADS_MAX;
-    while (started + 1 < wanted && !pthread_create(&threads[started], NULL, work, line))
-        started++;
-    work(line);
-    for (size_t i = 0; i < started; i++)
-        pthread_join(threads[i], NULL);
-}
-
-/* First all that no other machine makes meanwhile, then the rest. */
-static void make_all(struct prewarm *w, const struct prewarm_target *t, quern_ctx *ctx,
-                     const char *doing)
-{
-    struct line line = {.w = w,
-                        .ctx = ctx,
-                        .doing = doing,
-                        .end = t->end,
-                        .lock = PTHREAD_MUTEX_INITIALIZER,
-                        .done = t->first};
-
-    progress_draw(doing, t->first, w->count, "");
-    if (w->pulls)
-        fetch_all(w, t, ctx);
-    quern_set_claims(ctx, QUERN_CLAIMS_LEAVE);
-    make_round(&line, t);
-    quern_set_claims(ctx, QUERN_CLAIMS_WAIT);
-    if (line.done < t->end) /* else there is nothing to start threads for */
-        make_round(&line, t);
-    progress_clear();
+    free(line.layers);
+    free(line.problems);
+    for (size_t i = t->first; i < t->end; i++)
+        if (w->problems[i].kernel_count) /* else there is no array, which qsort may not be given */
+            qsort(w->problems[i].kernels, w->problems[i].kernel_count,
+                  sizeof *w->problems[i].kernels, by_rows);
+    return status ? fail_status(status, NULL) : EXIT_OK;
 }
 
 /* Takes the library's log. A full disk makes every put fail for the same reason: so warnings are
@@ -190,16 +136,16 @@ static int make_target(struct prewarm *w, const struct prewarm_target *t, const 
     uint64_t counters[QUERN_STAT_COUNT];
     quern_ctx *ctx;
 
-    const int status = open_storing_context(&w->common, t->text, &ctx);
+    int status = open_storing_context(&w->common, t->text, &ctx);
     if (status)
         return status;
-    make_all(w, t, ctx, doing);
+    status = make_all(w, t, ctx, doing);
     quern_remote_settle(ctx);
     if (!quern_stats(ctx, counters, QUERN_STAT_COUNT))
         for (size_t i = 0; i < QUERN_STAT_COUNT; i++)
             w->counters[i] += counters[i];
     quern_close(ctx);
-    return EXIT_OK;
+    return status;
 }
 
 int prewarm_make(struct prewarm *w, const char *doing)

@@ -27,8 +27,6 @@ struct prewarm_kernel {
     char source_key[33], entry_key[33];
 };
 
-#define PREWARM_KERNELS_MAX 64
-#define PREWARM_RUNS_MAX    (PREWARM_KERNELS_MAX + 1)
 struct prewarm_problem {
     size_t target;     /* index in its prewarm's targets */
     bool plain;        /* a layer that a quantised model leaves as it is */
@@ -37,11 +35,10 @@ struct prewarm_problem {
     char text[QUERN_TEXT_MAX];
     struct quern_problem problem;
     struct m_set m; /* rows to make kernels for */
-    bool made;      /* or failed */
     size_t kernel_count;
-    struct prewarm_kernel kernels[PREWARM_KERNELS_MAX]; /* by increasing M */
+    struct prewarm_kernel *kernels; /* by increasing M */
     size_t run_count;
-    struct prewarm_run runs[PREWARM_RUNS_MAX];
+    struct prewarm_run *runs;
     quern_status status; /* the first failure of reading its words, or of making, loading back or
                           * verifying its kernels */
     char error[1024];    /* what went wrong */
@@ -64,12 +61,12 @@ struct prewarm {
     size_t model_count;   /* 0 when problems were given as text */
     char models[256];     /* their names, comma-separated */
     struct m_set m_set;   /* --m, or all */
-    bool pulls;           /* all that the remote has comes first, at once */
     bool skip_impossible; /* what cannot be made does not change the exit status */
     int experts;          /* enum prewarm_experts */
     int verify;           /* 0: no, else enum prewarm_verify */
     size_t count, room;
     struct prewarm_problem *problems; /* by target */
+    void *known; /* of <search.h>: where among the problems each target and text is */
     double make_seconds, verify_seconds;
     bool show_counters;
     uint64_t counters[QUERN_STAT_COUNT]; /* of all contexts that made kernels */
@@ -126,6 +123,9 @@ extern const char *const prewarm_words[PREWARM_WORDS];
 
 /* Fills in targets and problems. Returns an exit status. */
 int prewarm_collect(struct prewarm *w, struct prewarm_origin *from);
+
+/* Frees the problems and what belongs to them. */
+void prewarm_free(struct prewarm *w);
 
 /* Makes room for one more problem behind the last. */
 int prewarm_make_room(struct prewarm *w);

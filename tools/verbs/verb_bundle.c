@@ -409,7 +409,7 @@ static int check(struct arguments *a)
     w.m_set = a->m_set;
     a->origin.manifest = a->manifest;
     const int status = bundle_check(&w, &a->origin, a->first);
-    free(w.problems);
+    prewarm_free(&w);
     return status;
 }
 

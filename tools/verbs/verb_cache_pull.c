@@ -236,13 +236,12 @@ int cache_pull(const struct common *common, const char *manifest)
     p.place = place;
     w.common = *common;
     w.common.argument_count = 0;
-    w.pulls = true;
     status = prewarm_collect(&w, &from);
     if (!status)
         status = pull(&w, &p);
     tdestroy(p.seen, free);
     free(p.missing);
-    free(w.problems);
+    prewarm_free(&w);
     free(place);
     return status;
 }

@@ -49,8 +49,14 @@ static void add_run(struct prewarm_problem *p, int64_t m)
             return;
     while (kernel + 1 < p->kernel_count && p->kernels[kernel].m_hi < m)
         kernel++;
-    if (p->run_count < PREWARM_RUNS_MAX)
-        p->runs[p->run_count++] = (struct prewarm_run){.m = m, .kernel = kernel};
+    struct prewarm_run *const grown = realloc(p->runs, (p->run_count + 1) * sizeof *grown);
+    if (!grown) {
+        p->status = QUERN_E_MEMORY;
+        snprintf(p->error, sizeof p->error, "out of memory");
+        return;
+    }
+    p->runs = grown;
+    p->runs[p->run_count++] = (struct prewarm_run){.m = m, .kernel = kernel};
 }
 
 static bool is_run(const struct prewarm_problem *p, size_t kernel)
@@ -227,6 +233,6 @@ int verb_prewarm(int argc, char **argv)
     int status = options_parse(&w.common, argc, argv, &usage, flags);
     if (status < 0 && !(status = prewarm_collect(&w, &from)))
         status = prewarm(&w);
-    free(w.problems);
+    prewarm_free(&w);
     return status;
 }
