@@ -388,7 +388,8 @@ QUERN_API quern_status quern_make(quern_ctx *ctx, const struct quern_layer *laye
                                   quern_made_fn made, void *user);
 
 /* Waits until all that was compiled so far has been given to the remote (QUERN_REMOTE_MODE=rw) or
- * given up, half a minute at most. At once where nothing is given, or ctx is null. */
+ * given up, half a minute at most, or as long as a transfer may take. At once where nothing is
+ * given, or ctx is null. */
 QUERN_API void quern_remote_settle(quern_ctx *ctx);
 
 /* One file of a remote cache below the address `url`, by its name there, such as

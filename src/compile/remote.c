@@ -340,7 +340,7 @@ void remote_wait(int fd, int wait_ms)
 
 int remote_hung_ms(const struct remote *r)
 {
-    return REMOTE_HUNG * r->patience_ms;
+    return r->patience_ms + REMOTE_HUNG_MS;
 }
 
 bool remote_await(struct remote *r, struct remote_answer *answer, char *why, size_t why_size)

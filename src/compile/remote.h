@@ -14,11 +14,11 @@
 #include "compile/protocol.h"
 
 /* How long one transfer may take, its wait for a turn among others included, where nothing else is
- * said; and where the host would rather wait than compile. */
+ * said; and where the host would rather wait than compile, as a busy store serves many in turn. */
 #define REMOTE_PATIENCE_MS      10000
-#define REMOTE_PATIENCE_LONG_MS 60000
-/* A helper that has not answered for so many times that long hangs. */
-#define REMOTE_HUNG 2
+#define REMOTE_PATIENCE_LONG_MS 600000
+/* A helper that has not answered so much later hangs. */
+#define REMOTE_HUNG_MS 10000
 
 struct remote;
 

@@ -24,8 +24,8 @@
 #define SEALED           "the process is sealed (quern_seal)"
 
 /* How long to wait for a tier's answer when there is no other way to the kernel. Tiers themselves
- * give up sooner: a remote after twice REMOTE_PATIENCE_LONG_MS. */
-#define PENDING_MS 150000
+ * give up sooner, a remote after REMOTE_PATIENCE_LONG_MS and REMOTE_HUNG_MS at the latest. */
+#define PENDING_MS 900000
 
 /* While another machine makes a kernel: how long to wait before it is looked for, at first and at
  * most, and how often the claim itself is looked at. */
@@ -349,13 +349,13 @@ static bool made_meanwhile(quern_ctx *ctx, struct kernel *k, struct kernel_searc
 
 /* Claims the kernel in every tier that has claims, or learns that another machine has. */
 static enum tier_claim claim(quern_ctx *ctx, struct kernel *k, struct kernel_search *search,
-                             bool overdue)
+                             enum tier_claiming how)
 {
     for (size_t i = 0; i < ctx->tier_count; i++) {
         const struct tier *const t = &ctx->tiers[i];
         enum tier_claim is = TIER_CLAIM_NONE;
         if (t->claim && (t->claims_for_ops || search->claims != CLAIMS_OF_OPS))
-            is = t->claim(t->self, &k->entry_key, overdue);
+            is = t->claim(t->self, &k->entry_key, how);
         search->claimed = search->claimed || is == TIER_CLAIM_MINE;
         if (is == TIER_CLAIM_TAKEN)
             return is;
@@ -404,7 +404,8 @@ static bool await_claimant(quern_ctx *ctx, struct kernel *k, struct kernel_searc
         }
         if (waited_ms - looked_ms >= CLAIM_LOOK_MS) {
             looked_ms = waited_ms;
-            is = claim(ctx, k, search, waited_ms >= CLAIM_MS);
+            is = claim(ctx, k, search,
+                       waited_ms < CLAIM_MS ? TIER_CLAIMING_LOOK : TIER_CLAIMING_OVERDUE);
         }
     }
     return false;
@@ -413,10 +414,12 @@ static bool await_claimant(quern_ctx *ctx, struct kernel *k, struct kernel_searc
 /* Compiles a kernel for which this process has the locks, unless another machine has claimed it. */
 static quern_status compile_claimed(quern_ctx *ctx, struct kernel *k, struct kernel_search *search)
 {
-    const enum tier_claim is = claim(ctx, k, search, false);
+    const bool leaves = search->claims == CLAIMS_LEAVE;
+    const enum tier_claim is =
+        claim(ctx, k, search, leaves ? TIER_CLAIMING_TRY : TIER_CLAIMING_LOOK);
 
-    FAIL_IF(is == TIER_CLAIM_TAKEN && search->claims == CLAIMS_LEAVE, QUERN_E_NOT_READY,
-            "another machine makes kernel %s", k->plan.symbol);
+    FAIL_IF(is == TIER_CLAIM_TAKEN && leaves, QUERN_E_NOT_READY, "another machine makes kernel %s",
+            k->plan.symbol);
     if (await_claimant(ctx, k, search, is))
         return QUERN_OK;
     event_compile(ctx, k, search->begun_ns);

@@ -11,9 +11,9 @@
 
 #include <string.h>
 
-/* Puts a claim; false: the server cannot say whether it did. */
+/* Puts a claim; false: the server cannot say whether it did. *taken: it did not, as one is there. */
 static bool put(const struct remote_exchange *x, const char *name, const struct claim *claim,
-                bool if_absent)
+                bool if_absent, bool *taken)
 {
     char text[CLAIM_BYTES_MAX];
     const size_t size = claim_write(claim, text);
@@ -21,17 +21,17 @@ static bool put(const struct remote_exchange *x, const char *name, const struct 
 
     const bool answered = x->ask(x->self, name, text, size, if_absent, &answer);
     os.free(answer.bytes); /* memory that an answer has though it has no bytes */
+    *taken = answer.outcome == REPLY_TAKEN;
     return answered;
 }
 
-/* Puts a claim and asks which one is there then; false: the server cannot say. Where there is none,
- * or what is there is no claim, *found is one without a token, which is over. */
-static bool stake(const struct remote_exchange *x, const char *name, const struct claim *claim,
-                  bool if_absent, struct claim *found)
+/* Asks which claim is there; false: the server cannot say. Where there is none, or what is there is
+ * no claim, *found is one without a token, which is over. */
+static bool read_back(const struct remote_exchange *x, const char *name, struct claim *found)
 {
     struct remote_answer answer = {0};
 
-    if (!put(x, name, claim, if_absent) || !x->ask(x->self, name, NULL, 0, false, &answer))
+    if (!x->ask(x->self, name, NULL, 0, false, &answer))
         return false;
     if (answer.outcome != REPLY_DONE || !claim_read(answer.bytes, answer.size, found))
         *found = (struct claim){0};
@@ -45,17 +45,23 @@ static bool is_same(const struct claim *a, const struct claim *b)
 }
 
 enum tier_claim remote_claim(const struct remote_exchange *x, const struct hash128 *key,
-                             bool overdue)
+                             enum tier_claiming how)
 {
     const struct claim mine = claim_make(CLAIM_MAKES);
-    struct claim found;
+    struct claim found = {0};
     char name[CLAIM_NAME_BYTES];
+    bool taken;
 
     claim_name(key, name);
-    if (!stake(x, name, &mine, true, &found))
+    if (!put(x, name, &mine, true, &taken))
         return TIER_CLAIM_NONE;
-    if (!is_same(&found, &mine) && (overdue || claim_is_over(&found)) &&
-        !stake(x, name, &mine, false, &found))
+    if (taken && how == TIER_CLAIMING_TRY)
+        return TIER_CLAIM_TAKEN;
+    if (!read_back(x, name, &found))
+        return TIER_CLAIM_NONE;
+    const bool over = how == TIER_CLAIMING_OVERDUE || claim_is_over(&found);
+    if (!is_same(&found, &mine) && over &&
+        (!put(x, name, &mine, false, &taken) || !read_back(x, name, &found)))
         return TIER_CLAIM_NONE;
     return is_same(&found, &mine)      ? TIER_CLAIM_MINE
            : found.state == CLAIM_LEFT ? TIER_CLAIM_NONE
@@ -66,7 +72,8 @@ void remote_disclaim(const struct remote_exchange *x, const struct hash128 *key)
 {
     const struct claim left = claim_make(CLAIM_LEFT);
     char name[CLAIM_NAME_BYTES];
+    bool taken;
 
     claim_name(key, name);
-    put(x, name, &left, false);
+    put(x, name, &left, false, &taken);
 }

@@ -18,7 +18,7 @@ struct remote_exchange {
 
 /* As struct tier's functions. */
 enum tier_claim remote_claim(const struct remote_exchange *exchange, const struct hash128 *key,
-                             bool overdue);
+                             enum tier_claiming how);
 void remote_disclaim(const struct remote_exchange *exchange, const struct hash128 *key);
 
 #endif

@@ -28,7 +28,7 @@
 #define NS_PER_MS ((uint64_t)1000000)
 
 #define QUESTIONS_MAX 256 /* pending at once; more are not asked */
-/* How long the command waits, before it reports, for what the remote is given. */
+/* How long the command waits, before it reports, for what the remote is given, at least. */
 #define SETTLE_MS 30000
 /* How long one look for answers lasts. The helper may be stopped meanwhile, by a thread that found
  * it to hang. */
@@ -119,7 +119,7 @@ static void answered_well(struct remote_tier *t, uint64_t took_ns)
 /* After how long without an answer the helper hangs. */
 static uint64_t hung_ns(const struct remote_tier *t)
 {
-    return REMOTE_HUNG * (uint64_t)t->place.patience_ms * NS_PER_MS;
+    return (uint64_t)(t->place.patience_ms + REMOTE_HUNG_MS) * NS_PER_MS;
 }
 
 /* How long an answer is worth waiting for. */
@@ -531,11 +531,11 @@ static bool ask_and_wait(void *self, const char *name, const char *bytes, size_t
     return false;
 }
 
-static enum tier_claim claim(void *self, const struct hash128 *key, bool overdue)
+static enum tier_claim claim(void *self, const struct hash128 *key, enum tier_claiming how)
 {
     struct remote_tier *const t = self;
     const struct remote_exchange exchange = {ask_and_wait, t};
-    const enum tier_claim is = remote_claim(&exchange, key, overdue);
+    const enum tier_claim is = remote_claim(&exchange, key, how);
 
     counter_add(t->counters, QUERN_STAT_REMOTE_CLAIMED, is == TIER_CLAIM_MINE);
     return is;
@@ -671,8 +671,11 @@ quern_status remote_open(const struct settings *settings, struct store *store, s
 
 void quern_remote_settle(quern_ctx *ctx)
 {
-    if (ctx && ctx->remote && ctx->remote->push)
-        remote_push_settle(ctx->remote->push, SETTLE_MS);
+    const struct remote_tier *const t = ctx ? ctx->remote : NULL;
+
+    if (t && t->push)
+        remote_push_settle(t->push,
+                           t->place.patience_ms > SETTLE_MS ? t->place.patience_ms : SETTLE_MS);
 }
 
 void remote_tell(struct remote_tier *t, const char *refused, struct str *out)

@@ -280,11 +280,11 @@ static void slow_unlock(void *self, int lock)
     assert_true(self && lock == 0);
 }
 
-static enum tier_claim slow_claim(void *self, const struct hash128 *key, bool overdue)
+static enum tier_claim slow_claim(void *self, const struct hash128 *key, enum tier_claiming how)
 {
     struct slow *const s = self;
 
-    assert_true(key && !overdue);
+    assert_true(key && how != TIER_CLAIMING_OVERDUE);
     s->claimed++;
     return s->taken-- > 0 ? TIER_CLAIM_TAKEN : TIER_CLAIM_MINE;
 }

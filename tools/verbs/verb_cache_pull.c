@@ -18,6 +18,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* How long an entry may take to come: longer than ops give a remote, as who pulls has time, but a
+ * server that says nothing shall not hold a script for long. */
+#define PULL_PATIENCE_MS 60000
+
 struct pulled {
     char key[33], source_key[33];
     char target[32], kernel[128], problem[QUERN_TEXT_MAX];
@@ -196,7 +200,7 @@ static int pull(struct prewarm *w, struct pull *p)
     struct quern_options *const o = &w->common.library;
 
     o->remote = p->place;
-    o->remote_grace_ms = -1;
+    o->remote_grace_ms = PULL_PATIENCE_MS;
     o->jit = QUERN_JIT_OFF;
     o->base = QUERN_BASE_OFF; /* a base kernel that serves a layer would hide what it misses */
     o->event = take_event;
