@@ -211,9 +211,9 @@ typedef void (*quern_log_fn)(void *user, enum quern_log_level level, const char 
 /*
  * Events tell how a kernel that the process does not have is obtained. BEGIN: it is looked for.
  * COMPILE: no bundle and no cache has it, and it is going to be compiled. END: it is there, or
- * could not be had. From quern_prewarm an END with QUERN_E_NOT_READY says that another machine
- * makes the kernel (a remote cache in an object store): it is looked for once more, with events of
- * its own. Events come in this order, and for one kernel from one thread. Creating an op whose
+ * could not be had. From quern_prewarm, and quern_make, an END with QUERN_E_NOT_READY says that
+ * another machine makes the kernel (a remote cache in an object store): it is looked for once more,
+ * with events of its own. Events come in this order, and for one kernel from one thread. Creating an op whose
  * kernels are all loaded causes no event.
  */
 enum quern_event_kind { QUERN_EVENT_BEGIN = 1, QUERN_EVENT_COMPILE, QUERN_EVENT_END };
@@ -337,7 +337,9 @@ struct quern_options {
     int remote_grace_ms; /* QUERN_REMOTE_GRACE_MS; the most milliseconds that an answer of the
                           * remote may take before the compiler is asked too, in which less is
                           * taken when the remote is known to be quick; 0: 50; -1 ("unlimited"):
-                          * the compiler is asked when the remote has answered */
+                          * the compiler is asked when the remote has answered. A transfer may take
+                          * 10 s, as long as a grace that is longer, and ten minutes if that is
+                          * unlimited */
     enum quern_remote_mode remote_mode; /* QUERN_REMOTE_MODE=r|rw; r (the default): the remote is
                                          * only asked; rw: it is also given what is compiled here,
                                          * by HTTP PUT in the background; quern_close waits for

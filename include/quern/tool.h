@@ -378,18 +378,19 @@ typedef int (*quern_made_fn)(void *user, size_t layer, const struct quern_progre
                              const struct quern_kernel_info *info);
 /*
  * Finds or makes the kernels of layers, as quern_prewarm does for problems, and stores those that
- * were made or came from a remote. All are asked for at once, as far as a remote takes so many
- * questions, and what comes from it reaches the disk together. Where the remote is an object store
- * and QUERN_REMOTE_MODE is rw, kernels that it lacks are claimed; those that another machine has
- * claimed come last, and are waited for, a minute at most. QUERN_E_CANCELLED; what fails of a layer
- * is told to `made` alone. Blocks.
+ * were made or came from a remote. A remote is asked for up to 96 kernels ahead of the first that
+ * is not there yet, and what comes from it reaches the disk together. Where the remote is an object
+ * store and QUERN_REMOTE_MODE is rw, kernels that it lacks are claimed; those that another machine
+ * has claimed come last, and are waited for, a minute at most. What fails of a layer is told to
+ * `made` alone: the result is QUERN_OK all the same, or QUERN_E_CANCELLED, QUERN_E_ARGUMENT or
+ * QUERN_E_MEMORY for the call as a whole. Blocks.
  */
 QUERN_API quern_status quern_make(quern_ctx *ctx, const struct quern_layer *layers, size_t count,
                                   quern_made_fn made, void *user);
 
 /* Waits until all that was compiled so far has been given to the remote (QUERN_REMOTE_MODE=rw) or
- * given up, half a minute at most, or as long as a transfer may take. At once where nothing is
- * given, or ctx is null. */
+ * given up, half a minute at most, or as long as a transfer may take where that is more. At once
+ * where nothing is given, or ctx is null. */
 QUERN_API void quern_remote_settle(quern_ctx *ctx);
 
 /* One file of a remote cache below the address `url`, by its name there, such as

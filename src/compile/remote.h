@@ -13,11 +13,12 @@
 #include "base/error.h"
 #include "compile/protocol.h"
 
-/* How long one transfer may take, its wait for a turn among others included, where nothing else is
- * said; and where the host would rather wait than compile, as a busy store serves many in turn. */
+/* How long one transfer may take, including its wait for a turn among others: usually, and for a
+ * host whose grace is unlimited. That host would rather wait than compile, and a busy store may
+ * serve hundreds before it. */
 #define REMOTE_PATIENCE_MS      10000
 #define REMOTE_PATIENCE_LONG_MS 600000
-/* A helper that has not answered so much later hangs. */
+/* A helper that has not answered so long after a transfer's time is over hangs. */
 #define REMOTE_HUNG_MS 10000
 
 struct remote;

@@ -26,8 +26,8 @@
 #include <unistd.h>
 
 #define CONNECT_MS 3000
-/* A transfer below this rate is given up after a part of the time that it may take: 3 of 10 s. An
- * entry of 16 KB would take 8 s. */
+/* A transfer that stays below this rate for three tenths of the time that it may take is given up,
+ * for 3 s if that is 10 s. At this rate an entry of 16 KB takes 8 s. */
 #define SLOW_BYTES_PER_S 2048
 #define SLOW_PART(ms)    ((ms) * 3 / 10)
 #define REDIRECTS        3

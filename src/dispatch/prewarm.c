@@ -15,8 +15,8 @@
 #include <string.h>
 
 /* So many kernels are looked for before the first of them is completed, where a tier may be far
- * away. Each has up to two questions pending, and the remote's tier leaves out what is beyond 256
- * (QUESTIONS_MAX), as if it did not have the kernel. */
+ * away. Each has a question pending then, and the remote's tier leaves out what is beyond its
+ * QUESTIONS_MAX, as if it did not have the kernel. */
 #define AHEAD 96
 
 /* A search for one kernel, from its first question until the kernel is stored. */
@@ -52,6 +52,7 @@ struct making {
     quern_made_fn made; /* null: nobody is told */
     void *user;
     enum claims claims; /* of this round */
+    enum quern_jit jit; /* likewise */
     size_t ahead;
     pthread_mutex_t lock;  /* of all below and of the jobs; also lets one thread report at a time */
     pthread_cond_t looked; /* a job is JOB_LOOKING no more */
@@ -113,7 +114,7 @@ static void take_off(struct making *w, struct job *job, struct flight *f)
     job->flight = f;
 }
 
-/* Takes it out again. The caller has the lock, and then the search. */
+/* Takes a search out again. The caller has the lock, and frees the search afterwards. */
 static void land(struct flight *f)
 {
     *f->link = f->next;
@@ -128,7 +129,7 @@ static void look(struct making *w, struct job *job)
 {
     struct flight *f = os.calloc(1, sizeof *f);
     quern_status status =
-        f ? kernel_search(w->ctx, &job->plan, w->ctx->settings.jit, &f->kernel, &f->search)
+        f ? kernel_search(w->ctx, &job->plan, w->jit, &f->kernel, &f->search)
           : error_set(QUERN_E_MEMORY, __FILE__, FAIL_AT("!f"), "out of memory for a kernel");
 
     if (status == QUERN_OK) {
@@ -191,9 +192,11 @@ static void complete(struct making *w, struct job *job, bool cancelled)
     if (cancelled)
         kernel_abandon(w->ctx, &f->kernel, &f->search);
     else
-        status = kernel_complete(w->ctx, w->ctx->settings.jit, &f->kernel, &f->search);
+        status = kernel_complete(w->ctx, w->jit, &f->kernel, &f->search);
+    const bool left = (status == QUERN_E_NOT_READY && w->claims == CLAIMS_LEAVE) ||
+                      (status == QUERN_E_WOULD_COMPILE && w->jit == JIT_LOOK);
     pthread_mutex_lock(&w->lock);
-    if (!cancelled && (status != QUERN_E_NOT_READY || w->claims != CLAIMS_LEAVE))
+    if (!cancelled && !left)
         report(w, job, status == QUERN_OK ? &f->kernel : NULL, status);
     const bool fetched = status == QUERN_OK && f->search.fetched.key_text;
     if (fetched)
@@ -265,11 +268,17 @@ static void make_round(struct making *w, enum claims claims)
 
 static void make_all(struct making *w)
 {
-    w->ahead = 1;
+    const enum quern_jit jit = w->ctx->settings.jit;
+    const bool compiles = quern_can_compile(w->ctx) == QUERN_OK;
+    bool far = false;
+
     for (size_t i = 0; i < w->ctx->tier_count; i++)
-        if (w->ctx->tiers[i].far)
-            w->ahead = AHEAD;
+        far = far || w->ctx->tiers[i].far;
+    w->ahead = far ? AHEAD : w->ctx->settings.jobs;
+    /* where nothing can be compiled, what a remote does not give is asked for once more */
+    w->jit = far && !compiles ? JIT_LOOK : jit;
     make_round(w, CLAIMS_LEAVE);
+    w->jit = jit;
     make_round(w, CLAIMS_WAIT);
 }
 
@@ -286,7 +295,6 @@ static quern_status plan_layer(struct making *w, const struct quern_layer *layer
             "the range of M is %" PRId64 " to %" PRId64 "; expected 1 or more, in order",
             layer->m_lo, layer->m_hi);
     TRY(problem_normalise(&layer->problem, &normal));
-    TRY(check_verified(w->ctx));
     TRY(plan_make_up_to(&normal, w->ctx->planned, w->ctx->tuning, &w->ctx->settings.force,
                         layer->m_hi, &plans));
     const struct op_wanted wanted = op_range(&plans, layer->m_lo, layer->m_hi);
@@ -340,7 +348,9 @@ quern_status quern_make(quern_ctx *ctx, const struct quern_layer *layers, size_t
         return QUERN_OK;
     TRY(start(&w, count));
     for (size_t i = 0; i < count; i++) {
-        const quern_status status = plan_layer(&w, &layers[i], i);
+        quern_status status = check_verified(ctx);
+        if (status == QUERN_OK)
+            status = plan_layer(&w, &layers[i], i);
         if (status != QUERN_OK)
             report_layer(&w, i, status);
     }

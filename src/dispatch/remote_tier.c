@@ -27,11 +27,13 @@
 
 #define NS_PER_MS ((uint64_t)1000000)
 
-#define QUESTIONS_MAX 256 /* pending at once; more are not asked */
+/* Questions that are pending at once; more are not asked. A prewarm has one for each kernel that it
+ * looks for ahead (prewarm.c), and one for each of at most 256 threads. */
+#define QUESTIONS_MAX 384
 /* How long the command waits, before it reports, for what the remote is given, at least. */
 #define SETTLE_MS 30000
-/* How long one look for answers lasts. The helper may be stopped meanwhile, by a thread that found
- * it to hang. */
+/* How long one look for answers lasts. A thread that found the helper to hang may stop it
+ * meanwhile, and nothing wakes who polls a descriptor that is closed. */
 #define SLICE_MS 5
 /* The first trouble costs no rest, the next a second, and each further one twice as long. */
 #define REST_MS     1000
@@ -145,6 +147,7 @@ static void lose_helper(struct remote_tier *t, const char *what)
     struct remote *const lost = t->helper;
     t->helper = NULL; /* first: a child forked by another thread forgets the helper that it finds */
     remote_stop(lost);
+    pthread_cond_broadcast(&t->looked);
     t->list_id = 0;
     t->list_stat = QUERN_STAT_REMOTE_FAILED;
     snprintf(t->list_why, sizeof t->list_why, "its revocation list: %.200s", what);
@@ -220,7 +223,7 @@ static void take_list(struct remote_tier *t, struct remote_answer *answer)
     }
 }
 
-/* Receives what has come. */
+/* Receives what has come, and wakes the threads that wait for it. */
 static void pump(struct remote_tier *t)
 {
     struct remote_answer answer;
@@ -232,6 +235,7 @@ static void pump(struct remote_tier *t)
             lose_helper(t, "its helper quern-remote ended");
             return;
         }
+        pthread_cond_broadcast(&t->looked);
         if (answer.id == t->list_id) {
             take_list(t, &answer);
             continue;
@@ -388,6 +392,8 @@ static quern_status judge(const struct remote_tier *t, const struct tier_get *g,
 {
     TRY(seal_open(bytes, size, t->transport ? NULL : &t->signers, &entry->record, entry_bytes));
     TRY(store_judge(entry, g->want, g->by_source));
+    entry->record.entry = bytes;
+    entry->record.entry_bytes = *entry_bytes;
     entry->buffer = bytes;
     return QUERN_OK;
 }
@@ -623,7 +629,7 @@ static quern_status set_up_push(const struct settings *s, struct remote_tier *t)
     return writes ? remote_push_open(&config, &t->push) : QUERN_OK;
 }
 
-/* How long one transfer may take for a host that waits so long for an answer, -1: without end. */
+/* How long one transfer may take for a host whose grace this is; -1: it is unlimited. */
 static int patience_of(int grace_ms)
 {
     return grace_ms < 0                    ? REMOTE_PATIENCE_LONG_MS

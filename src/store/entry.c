@@ -152,8 +152,6 @@ quern_status entry_decode(const void *bytes, size_t size, struct store_record *r
         .object = b + l.object,
         .object_bytes = h.object_bytes,
         .rules = h.rules,
-        .entry = bytes,
-        .entry_bytes = size,
     };
     return QUERN_OK;
 }

@@ -44,8 +44,8 @@ struct store_record {
     size_t object_bytes; /* 0: the kernel was refused, and `log` says why */
     unsigned rules;      /* version of the scan's rules (lint.h) that it was held to; 0: none */
     const struct object *parsed; /* the object as object_parse read it; null: nobody has yet */
-    /* The bytes of the entry that all of the above was read from, as they would be written again;
-     * null: it was made here, or is not as it was read. */
+    /* The whole entry that all of the above points into, so that it need not be encoded to be
+     * stored. Null: there is none, or a field was changed since it was read. */
     const void *entry;
     size_t entry_bytes;
 };

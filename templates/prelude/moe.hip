@@ -19,20 +19,7 @@
 #define C_ROW(i)   CHOICE(i)
 #define HAS_ROW(i) (CHOICE(i) < m)
 // What the results of a row of C, which is one, are multiplied by.
-#define ROUTED(value, row) ((value) * weight_of(routing, row))
-
-// On the short way, without weights, the compiler leaves a wait state too few between the matrix
-// instruction that ends prelude/reduce.hip and what reads its result, on gfx90a 10 of 11: the scan
-// refused every kernel for gpt-oss' second layer of experts.
-DEVICE float weight_of(const float *routing, u32 row)
-{
-    if (routing)
-        return routing[row];
-#if HAS_MFMA
-    asm volatile("s_nop 1");
-#endif
-    return 1.0f;
-}
+#define ROUTED(value, row) ((value) * (routing ? routing[row] : 1.0f))
 
 constexpr u32 ELSEWHERE = ~0u; // an expert that another device has
 

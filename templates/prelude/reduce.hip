@@ -81,7 +81,13 @@ template <u32 VALUES, u32 BIT> DEVICE void choose_step(float *v, u32 lane)
 DEVICE float sum_of_rows(float v, u32 lane)
 {
 #if HAS_MFMA
-    return __builtin_amdgcn_mfma_f32_16x16x4f32(1.0f, v, f32x4{}, 0, 0, 0)[0];
+    float sum = __builtin_amdgcn_mfma_f32_16x16x4f32(1.0f, v, f32x4{}, 0, 0, 0)[0];
+    // In a mixture's kernel a branch follows, around the load of the row's weight. Between a matrix
+    // instruction and a read of its result behind such a branch the compiler leaves one or two wait
+    // states too few. In front of the branch, where the result is read here, it counts them right.
+    if (MOE)
+        asm volatile("" : "+v"(sum));
+    return sum;
 #else
     v += across<4>(v, lane);
     return WAVE == 64 ? v + across<5>(v, lane) : v;

@@ -18,7 +18,8 @@ import swift_store
 from conftest import COMMAND, TIMEOUT_S, TOP, Quern, clean_environment
 
 PORTAL = b"<!doctype html><title>Welcome</title><p>Please accept the terms of this hotel."
-# How long a server that says nothing waits for the other side to go: longer than any limit.
+# How long a server that says nothing waits for the other side to go: longer than the patience of a
+# host that has `grace`.
 PATIENCE_S = 120
 # The list of what is revoked, which is asked for once by each process that asks for anything.
 REVOKED = "/v1/revoked.qr"
@@ -136,7 +137,7 @@ def counted(wrong, followed):
 
 def grace(wrong):
     """What a host's environment adds for a way of WRONG. Some end only when the helper has no more
-    patience, of which hosts that would rather wait than compile have six times as much."""
+    patience, of which hosts that would rather wait than compile have sixty times as much."""
     return {"QUERN_REMOTE_GRACE_MS": "10000"} if wrong in ("a byte a second", "silence") else {}
 
 

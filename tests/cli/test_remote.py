@@ -17,7 +17,8 @@ from conftest import COMMAND, Quern, clean_environment, files_under
 
 TARGET = ["--target", "gfx1030", "--allow-unverified"]  # its kernels are not scanned: quicker
 LAYER = "wq=nf4 n={} k=256 a=bf16"
-# A fault costs less than this, on however slow a machine: the helper's own limit is 10 s a fetch.
+# A fault costs less than this, on however slow a machine: the helper's own limit is 10 s a fetch,
+# but where the host has an unlimited grace, which tests of faults that only time ends have not.
 BOUND_S = 120
 
 
@@ -158,7 +159,7 @@ def test_where_nothing_may_be_compiled_the_remotes_answer_is_told(quern, server,
 
 def test_the_grace_follows_the_remotes_own_times(quern, server, env):
     """Once it was quick, it is not waited for as long as may be: what it does slowly loses to the
-    compiler, and does not end as a failed fetch, which it would after ten seconds."""
+    compiler, and does not end as a failed fetch, as it would when the helper's patience ends."""
     def note(request):
         server.behave = remote.good if request <= 2 else remote.trickle
     server.note, server.always = note, True

@@ -16,7 +16,7 @@ def test_whatever_goes_wrong_is_a_miss(quern, made, tmp_path, wrong):  # noqa: F
     server.behave = remote.WRONG[wrong]
     env = {"QUERN_REMOTE": "s3://kernels/x", "QUERN_REMOTE_KEYS": str(made / "ours.pub"),
            "QUERN_REMOTE_GRACE_MS": "unlimited", "AWS_ACCESS_KEY_ID": "a",
-           "AWS_SECRET_ACCESS_KEY": "b", "AWS_ENDPOINT_URL": server.url}
+           "AWS_SECRET_ACCESS_KEY": "b", "AWS_ENDPOINT_URL": server.url, **remote.grace(wrong)}
     started = time.monotonic()
     try:
         report = prewarm(quern, 256, env=env)

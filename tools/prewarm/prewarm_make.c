@@ -26,15 +26,21 @@ void prewarm_keep_error(struct prewarm_problem *p, quern_status status)
              e->message[0] ? e->message : quern_status_name(status), e->log[0] ? ": " : "", e->log);
 }
 
-/* Adds to a problem's kernels one that it does not have yet. */
+/* Adds a kernel to a problem's. One that several ranges of rows need is told of once for each, in
+ * any order: it counts as compiled if it was for one of them. */
 static void keep_kernel(struct prewarm_problem *p, const struct quern_kernel_info *info)
 {
     size_t i = 0;
 
     while (i < p->kernel_count && strcmp(p->kernels[i].entry_key, info->entry_key) != 0)
         i++;
-    if (i < p->kernel_count)
+    if (i < p->kernel_count) {
+        struct prewarm_kernel *const known = &p->kernels[i];
+        known->and_more = known->and_more || info->and_more;
+        known->cached = known->cached && info->cached;
+        known->compile_ms += info->compile_ms;
         return;
+    }
     struct prewarm_kernel *const grown = realloc(p->kernels, (i + 1) * sizeof *grown);
     if (!grown) {
         p->status = QUERN_E_MEMORY;
@@ -67,7 +73,8 @@ static int take_made(void *user, size_t layer, const struct quern_progress *prog
         keep_kernel(p, info);
     else if (!p->status)
         prewarm_keep_error(p, progress->status);
-    progress_draw(line->doing, progress->done, progress->total, p->layers);
+    if (progress->total) /* else it is of a layer that has no kernels */
+        progress_draw(line->doing, progress->done, progress->total, p->layers);
     return 0;
 }
 
@@ -102,12 +109,15 @@ static int make_all(struct prewarm *w, const struct prewarm_target *t, quern_ctx
         room += w->problems[i].m.count;
     line.layers = calloc(room, sizeof *line.layers);
     line.problems = calloc(room, sizeof *line.problems);
-    quern_status status = QUERN_E_MEMORY;
+    int status = EXIT_OK;
     if (line.layers && line.problems) {
         add_layers(&line, t);
         progress_draw(doing, 0, line.count, t->text);
-        status = quern_make(ctx, line.layers, line.count, take_made, &line);
+        const quern_status made = quern_make(ctx, line.layers, line.count, take_made, &line);
         progress_clear();
+        status = made ? fail_status(made, NULL) : EXIT_OK;
+    } else {
+        status = fail("out of memory");
     }
     free(line.layers);
     free(line.problems);
@@ -115,7 +125,7 @@ static int make_all(struct prewarm *w, const struct prewarm_target *t, quern_ctx
         if (w->problems[i].kernel_count) /* else there is no array, which qsort may not be given */
             qsort(w->problems[i].kernels, w->problems[i].kernel_count,
                   sizeof *w->problems[i].kernels, by_rows);
-    return status ? fail_status(status, NULL) : EXIT_OK;
+    return status;
 }
 
 /* Takes the library's log. A full disk makes every put fail for the same reason: so warnings are

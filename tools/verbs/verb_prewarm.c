@@ -75,7 +75,7 @@ static void choose_runs(const struct prewarm *w, struct prewarm_problem *p)
 {
     const bool all = w->verify == PREWARM_VERIFY_ALL;
 
-    if (!p->kernel_count)
+    if (p->status || !p->kernel_count)
         return;
     add_run(p, at_most(p->m.ranges[0].lo));
     for (size_t i = all ? 0 : p->kernel_count - 1; i < p->kernel_count; i++) {

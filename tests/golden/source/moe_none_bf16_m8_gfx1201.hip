@@ -263,20 +263,7 @@ template <class T> DEVICE float bias_or_zero(const T *bias, u32 n, const void *o
 #define C_ROW(i)   CHOICE(i)
 #define HAS_ROW(i) (CHOICE(i) < m)
 // What the results of a row of C, which is one, are multiplied by.
-#define ROUTED(value, row) ((value) * weight_of(routing, row))
-
-// On the short way, without weights, the compiler leaves a wait state too few between the matrix
-// instruction that ends prelude/reduce.hip and what reads its result, on gfx90a 10 of 11: the scan
-// refused every kernel for gpt-oss' second layer of experts.
-DEVICE float weight_of(const float *routing, u32 row)
-{
-    if (routing)
-        return routing[row];
-#if HAS_MFMA
-    asm volatile("s_nop 1");
-#endif
-    return 1.0f;
-}
+#define ROUTED(value, row) ((value) * (routing ? routing[row] : 1.0f))
 
 constexpr u32 ELSEWHERE = ~0u; // an expert that another device has
 
@@ -402,7 +389,13 @@ template <u32 VALUES, u32 BIT> DEVICE void choose_step(float *v, u32 lane)
 DEVICE float sum_of_rows(float v, u32 lane)
 {
 #if HAS_MFMA
-    return __builtin_amdgcn_mfma_f32_16x16x4f32(1.0f, v, f32x4{}, 0, 0, 0)[0];
+    float sum = __builtin_amdgcn_mfma_f32_16x16x4f32(1.0f, v, f32x4{}, 0, 0, 0)[0];
+    // In a mixture's kernel a branch follows, around the load of the row's weight. Between a matrix
+    // instruction and a read of its result behind such a branch the compiler leaves one or two wait
+    // states too few. In front of the branch, where the result is read here, it counts them right.
+    if (MOE)
+        asm volatile("" : "+v"(sum));
+    return sum;
 #else
     v += across<4>(v, lane);
     return WAVE == 64 ? v + across<5>(v, lane) : v;
