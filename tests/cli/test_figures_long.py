@@ -13,6 +13,14 @@ from conftest import COMMAND, TOP, clean_environment
 PROGRAMS = ("quern ", "build/", "make ", "size ")  # what is not a word to change in another row
 
 
+def environment(cache):
+    """A user's: benches that start threads are none of those that the runner counts."""
+    env = clean_environment(cache)
+    env.pop("T_THREADS", None)  # else the runner asks for them in tests/threads.txt
+    env["PATH"] = f"{COMMAND.parent}:{env['PATH']}"
+    return env
+
+
 def commands():
     text = (TOP / "README.md").read_text()
     (table,) = re.findall(r"^## Figures\n(.*?)\n## ", text, re.M | re.S)
@@ -25,10 +33,8 @@ def test_the_table_is_read():
 
 @pytest.mark.parametrize("command", commands())
 def test_a_figures_command(tmp_path, command):
-    env = clean_environment(tmp_path / "cache")
-    env["PATH"] = f"{COMMAND.parent}:{env['PATH']}"
-    done = subprocess.run(["sh", "-euc", command], cwd=TOP, env=env, capture_output=True,
-                          text=True, timeout=2 * 3600)
+    done = subprocess.run(["sh", "-euc", command], cwd=TOP, env=environment(tmp_path / "cache"),
+                          capture_output=True, text=True, timeout=2 * 3600)
     assert done.returncode == 0 and re.search(r"\d", done.stdout), done.stdout + done.stderr
 
 
@@ -40,10 +46,8 @@ def test_the_machinery_takes_as_many_instructions_as_is_said(tmp_path):
     cells = re.findall(r"\| ([^|]*) \|$", table, re.M)[:-1]  # the last row is a command's
     said = [int(n.replace(",", "")) for cell in cells for n in re.findall(r"[\d,]*\d", cell)]
     program = COMMAND.parents[1] / "tests/bench/bench_machinery"
-    env = clean_environment(tmp_path / "cache")
-    env.pop("T_THREADS", None)  # else the runner asks for it in tests/threads.txt
-    done = subprocess.run([program, tmp_path], cwd=TOP, env=env, capture_output=True, text=True,
-                          timeout=3600, check=True)
+    done = subprocess.run([program, tmp_path], cwd=TOP, env=environment(tmp_path / "cache"),
+                          capture_output=True, text=True, timeout=3600, check=True)
     seen = [int(n) for n in re.findall(r"(\d+) instructions$", done.stdout, re.M)]
     seen = seen[:1] + seen[4:] + seen[1:4]  # as the table's rows are, ops after opening
     assert len(seen) == len(said) == 14, done.stdout
