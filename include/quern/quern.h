@@ -213,8 +213,8 @@ typedef void (*quern_log_fn)(void *user, enum quern_log_level level, const char 
  * COMPILE: no bundle and no cache has it, and it is going to be compiled. END: it is there, or
  * could not be had. From quern_prewarm, and quern_make, an END with QUERN_E_NOT_READY says that
  * another machine makes the kernel (a remote cache in an object store): it is looked for once more,
- * with events of its own. Events come in this order, and for one kernel from one thread. Creating an op whose
- * kernels are all loaded causes no event.
+ * with events of its own. Events come in this order, and for one kernel from one thread. Creating
+ * an op whose kernels are all loaded causes no event.
  */
 enum quern_event_kind { QUERN_EVENT_BEGIN = 1, QUERN_EVENT_COMPILE, QUERN_EVENT_END };
 

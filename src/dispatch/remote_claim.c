@@ -11,7 +11,8 @@
 
 #include <string.h>
 
-/* Puts a claim; false: the server cannot say whether it did. *taken: it did not, as one is there. */
+/* Puts a claim; false: the server cannot say whether it did. *taken: it did not, as one is there.
+ */
 static bool put(const struct remote_exchange *x, const char *name, const struct claim *claim,
                 bool if_absent, bool *taken)
 {

@@ -415,10 +415,10 @@ DEVICE float sum_of_rows(float v, u32 lane)
 #if HAS_MFMA
     float sum = __builtin_amdgcn_mfma_f32_16x16x4f32(1.0f, v, f32x4{}, 0, 0, 0)[0];
     // In a mixture's kernel a branch follows, around the load of the row's weight. Between a matrix
-    // instruction and a read of its result behind such a branch the compiler leaves one or two wait
-    // states too few. In front of the branch, where the result is read here, it counts them right.
+    // instruction and what reads or overwrites its result behind such a branch the compiler leaves
+    // one or two wait states too few: 8 of 10 on gfx942, 10 of 11 on gfx90a. Here are all eleven.
     if (MOE)
-        asm volatile("" : "+v"(sum));
+        asm volatile("s_nop 10" : "+v"(sum));
     return sum;
 #else
     v += across<4>(v, lane);
