@@ -338,14 +338,9 @@ void remote_wait(int fd, int wait_ms)
     os.poll(&poll, 1, wait_ms);
 }
 
-int remote_hung_ms(const struct remote *r)
-{
-    return r->patience_ms + REMOTE_HUNG_MS;
-}
-
 bool remote_await(struct remote *r, struct remote_answer *answer, char *why, size_t why_size)
 {
-    const uint64_t until = os_now() + (uint64_t)remote_hung_ms(r) * 1000000;
+    const uint64_t until = os_now() + (uint64_t)REMOTE_HUNG_MS(r->patience_ms) * 1000000;
     enum remote_event event;
 
     while ((event = remote_receive(r, answer)) == REMOTE_NOTHING && os_now() < until)

@@ -18,8 +18,9 @@
  * serve hundreds before it. */
 #define REMOTE_PATIENCE_MS      10000
 #define REMOTE_PATIENCE_LONG_MS 600000
-/* A helper that has not answered so long after a transfer's time is over hangs. */
-#define REMOTE_HUNG_MS 10000
+/* How long the helper may leave a question without an answer before it counts as hanging. It fails
+ * a transfer itself after patience_ms, and has ten seconds more to say so. */
+#define REMOTE_HUNG_MS(patience_ms) ((patience_ms) + 10000)
 
 struct remote;
 
@@ -86,9 +87,6 @@ enum remote_event remote_receive(struct remote *remote, struct remote_answer *an
 /* Waits until something may have come, at most so long. Any thread; `fd` is remote_socket's. */
 int remote_socket(const struct remote *remote);
 void remote_wait(int fd, int wait_ms);
-
-/* How long an answer may be waited for before the helper counts as hanging. */
-int remote_hung_ms(const struct remote *remote);
 
 /* Waits for the next answer to what was asked. False, and why in a sentence's half: the helper
  * ended, or hangs. */

@@ -24,7 +24,7 @@
 #define SEALED           "the process is sealed (quern_seal)"
 
 /* How long to wait for a tier's answer when there is no other way to the kernel. Tiers themselves
- * give up sooner, a remote after REMOTE_PATIENCE_LONG_MS and REMOTE_HUNG_MS at the latest. */
+ * give up sooner, a remote after REMOTE_HUNG_MS(REMOTE_PATIENCE_LONG_MS) at the latest. */
 #define PENDING_MS 900000
 
 /* While another machine makes a kernel: how long to wait before it is looked for, at first and at

@@ -255,7 +255,7 @@ static void work(void *user, size_t thread)
 /* Makes every job that is not done, but leaves kernels that other machines make, if it may. */
 static void make_round(struct making *w, enum claims claims)
 {
-    const unsigned threads = w->ctx->settings.jobs;
+    const size_t jobs = w->ctx->settings.jobs, threads = jobs < w->count ? jobs : w->count;
 
     w->claims = claims;
     w->next_look = w->next_complete = 0;
@@ -279,34 +279,43 @@ static void make_all(struct making *w)
     w->jit = far && !compiles ? JIT_LOOK : jit;
     make_round(w, CLAIMS_LEAVE);
     w->jit = jit;
-    make_round(w, CLAIMS_WAIT);
+    if (w->done < w->count && !w->cancelled) /* else there is nothing to start threads for */
+        make_round(w, CLAIMS_WAIT);
 }
 
 /* ---- Layers ---------------------------------------------------------------------------------- */
 
-/* Adds the jobs of a layer. */
-static quern_status plan_layer(struct making *w, const struct quern_layer *layer, size_t number)
+/* Adds the jobs of layer `number`, a problem in its normal form, for m_lo…m_hi rows. */
+static quern_status plan_rows(struct making *w, size_t number, const struct quern_problem *normal,
+                              int64_t m_lo, int64_t m_hi)
 {
-    struct quern_problem normal;
     struct plan_set plans;
     char text[QUERN_TEXT_MAX];
+
+    TRY(plan_make_up_to(normal, w->ctx->planned, w->ctx->tuning, &w->ctx->settings.force, m_hi,
+                        &plans));
+    const struct op_wanted wanted = op_range(&plans, m_lo, m_hi);
+    for (size_t i = 0; i < wanted.count; i++)
+        w->jobs[w->count++] = (struct job){.layer = number,
+                                           .plan = plans.plans[wanted.first + i],
+                                           .m_lo = m_lo,
+                                           .m_hi = m_hi,
+                                           .is_last = i + 1 == wanted.count};
+    problem_text(normal, text);
+    record_op(w->ctx, text, m_lo, m_hi);
+    return QUERN_OK;
+}
+
+static quern_status plan_layer(struct making *w, size_t number, const struct quern_layer *layer)
+{
+    struct quern_problem normal;
 
     FAIL_IF(layer->m_lo < 1 || layer->m_hi < layer->m_lo, QUERN_E_ARGUMENT,
             "the range of M is %" PRId64 " to %" PRId64 "; expected 1 or more, in order",
             layer->m_lo, layer->m_hi);
     TRY(problem_normalise(&layer->problem, &normal));
-    TRY(plan_make_up_to(&normal, w->ctx->planned, w->ctx->tuning, &w->ctx->settings.force,
-                        layer->m_hi, &plans));
-    const struct op_wanted wanted = op_range(&plans, layer->m_lo, layer->m_hi);
-    for (size_t i = 0; i < wanted.count; i++)
-        w->jobs[w->count++] = (struct job){.layer = number,
-                                           .plan = plans.plans[wanted.first + i],
-                                           .m_lo = layer->m_lo,
-                                           .m_hi = layer->m_hi,
-                                           .is_last = i + 1 == wanted.count};
-    problem_text(&normal, text);
-    record_op(w->ctx, text, layer->m_lo, layer->m_hi);
-    return QUERN_OK;
+    TRY(check_verified(w->ctx));
+    return plan_rows(w, number, &normal, layer->m_lo, layer->m_hi);
 }
 
 /* Tells of a layer that has no kernels. */
@@ -331,11 +340,14 @@ static quern_status start(struct making *w, size_t count)
     return QUERN_OK;
 }
 
-static void end(struct making *w)
+static quern_status end(struct making *w)
 {
     pthread_cond_destroy(&w->looked);
     pthread_mutex_destroy(&w->lock);
     os.free(w->jobs);
+    FAIL_IF(w->cancelled, QUERN_E_CANCELLED, "cancelled after %zu of %zu kernels", w->done,
+            w->count);
+    return QUERN_OK;
 }
 
 quern_status quern_make(quern_ctx *ctx, const struct quern_layer *layers, size_t count,
@@ -348,16 +360,12 @@ quern_status quern_make(quern_ctx *ctx, const struct quern_layer *layers, size_t
         return QUERN_OK;
     TRY(start(&w, count));
     for (size_t i = 0; i < count; i++) {
-        quern_status status = check_verified(ctx);
-        if (status == QUERN_OK)
-            status = plan_layer(&w, &layers[i], i);
+        const quern_status status = plan_layer(&w, i, &layers[i]);
         if (status != QUERN_OK)
             report_layer(&w, i, status);
     }
     make_all(&w);
-    end(&w);
-    FAIL_IF(w.cancelled, QUERN_E_CANCELLED, "cancelled after %zu of %zu kernels", w.done, w.count);
-    return QUERN_OK;
+    return end(&w);
 }
 
 /* ---- quern_prewarm --------------------------------------------------------------------------- */
@@ -394,9 +402,9 @@ static quern_status plan_problems(struct making *w, const struct quern_problem *
                                   size_t count, int64_t m_max)
 {
     for (size_t i = 0; i < count; i++) {
-        struct quern_layer layer = {.m_lo = 1, .m_hi = m_max};
-        TRY(problem_normalise_at(problems, i, &layer.problem));
-        TRY(plan_layer(w, &layer, i));
+        struct quern_problem normal;
+        TRY(problem_normalise_at(problems, i, &normal));
+        TRY(plan_rows(w, i, &normal, 1, m_max));
     }
     return QUERN_OK;
 }
@@ -412,14 +420,9 @@ quern_status quern_prewarm(quern_ctx *ctx, const struct quern_problem *problems,
     if (!count)
         return QUERN_OK;
     TRY(start(&w, count));
-    quern_status status = plan_problems(&w, problems, count, m_max);
-    if (status == QUERN_OK)
+    const quern_status planned = plan_problems(&w, problems, count, m_max);
+    if (planned == QUERN_OK)
         make_all(&w);
-    end(&w);
-    if (p.failed)
-        status = error_restore(&p.failure);
-    if (status == QUERN_OK && w.cancelled)
-        status = error_set(QUERN_E_CANCELLED, __FILE__, FAIL_AT("w.cancelled"),
-                           "cancelled after %zu of %zu kernels", w.done, w.count);
-    return status;
+    const quern_status ended = end(&w);
+    return p.failed ? error_restore(&p.failure) : planned != QUERN_OK ? planned : ended;
 }

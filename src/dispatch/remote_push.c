@@ -95,13 +95,14 @@ static bool put_one(struct remote_push *p, const struct job *job, const char *na
 {
     struct remote_answer answer;
     enum remote_event event = REMOTE_GONE;
-    const uint64_t begun = os_now();
+    const uint64_t until =
+        os_now() + (uint64_t)REMOTE_HUNG_MS(p->config.place->patience_ms) * NS_PER_MS;
 
     if (!start_helper(p, why, why_size))
         return false;
     const bool sent = remote_store(p->helper, name, job->bytes, job->size, ++p->last_id);
     while (sent && (event = remote_receive(p->helper, &answer)) == REMOTE_NOTHING && !is_over(p) &&
-           os_now() - begun < (uint64_t)remote_hung_ms(p->helper) * NS_PER_MS)
+           os_now() < until)
         remote_wait(remote_socket(p->helper), SLICE_MS);
     if (event == REMOTE_ANSWER) {
         os.free(answer.bytes);

@@ -56,8 +56,8 @@ struct remote_tier {
     struct log *log;
     struct counters *counters;
     struct lock lock;         /* of all that follows */
-    pthread_cond_t looked;    /* a thread that polled the helper has taken what had come */
-    bool polled;              /* a thread does, so that the others wait for it to have looked */
+    bool polled;              /* a thread polls the helper now, and the others wait for `looked` */
+    pthread_cond_t looked;    /* that thread, or another, has taken what had come */
     int process;              /* whose helper it is */
     struct remote *helper;    /* null: none is running */
     uint64_t ready_ns;        /* when it greeted; 0: not yet */
@@ -121,7 +121,7 @@ static void answered_well(struct remote_tier *t, uint64_t took_ns)
 /* After how long without an answer the helper hangs. */
 static uint64_t hung_ns(const struct remote_tier *t)
 {
-    return (uint64_t)(t->place.patience_ms + REMOTE_HUNG_MS) * NS_PER_MS;
+    return (uint64_t)REMOTE_HUNG_MS(t->place.patience_ms) * NS_PER_MS;
 }
 
 /* How long an answer is worth waiting for. */

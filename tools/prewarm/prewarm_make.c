@@ -26,6 +26,12 @@ void prewarm_keep_error(struct prewarm_problem *p, quern_status status)
              e->message[0] ? e->message : quern_status_name(status), e->log[0] ? ": " : "", e->log);
 }
 
+void prewarm_out_of_memory(struct prewarm_problem *p)
+{
+    p->status = QUERN_E_MEMORY;
+    snprintf(p->error, sizeof p->error, "out of memory");
+}
+
 /* Adds a kernel to a problem's. One that several ranges of rows need is told of once for each, in
  * any order: it counts as compiled if it was for one of them. */
 static void keep_kernel(struct prewarm_problem *p, const struct quern_kernel_info *info)
@@ -43,8 +49,7 @@ static void keep_kernel(struct prewarm_problem *p, const struct quern_kernel_inf
     }
     struct prewarm_kernel *const grown = realloc(p->kernels, (i + 1) * sizeof *grown);
     if (!grown) {
-        p->status = QUERN_E_MEMORY;
-        snprintf(p->error, sizeof p->error, "out of memory");
+        prewarm_out_of_memory(p);
         return;
     }
     p->kernels = grown;

@@ -164,6 +164,9 @@ static inline bool prewarm_is_impossible(const struct prewarm_problem *p)
 /* Keeps a problem's failure, with the message of quern_last_error. */
 void prewarm_keep_error(struct prewarm_problem *p, quern_status status);
 
+/* The same where the command itself has no memory, of which quern_last_error knows nothing. */
+void prewarm_out_of_memory(struct prewarm_problem *p);
+
 /* Has the library find or make all kernels, target by target, and waits for what a remote is given;
  * `doing` is what the progress line says. What fails of a problem is kept there; the result, an
  * exit status, is of the work as a whole: a context that cannot be opened. */

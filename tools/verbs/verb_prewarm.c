@@ -51,8 +51,7 @@ static void add_run(struct prewarm_problem *p, int64_t m)
         kernel++;
     struct prewarm_run *const grown = realloc(p->runs, (p->run_count + 1) * sizeof *grown);
     if (!grown) {
-        p->status = QUERN_E_MEMORY;
-        snprintf(p->error, sizeof p->error, "out of memory");
+        prewarm_out_of_memory(p);
         return;
     }
     p->runs = grown;
