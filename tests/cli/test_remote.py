@@ -157,7 +157,7 @@ def test_where_nothing_may_be_compiled_the_remotes_answer_is_told(quern, server,
         *words, env=env, status=1).stderr
 
 
-def test_the_grace_follows_the_remotes_own_times(quern, server, env):
+def test_the_grace_follows_the_remotes_own_times(tmp_path, ops, quern, server, env):
     """Once it was quick, it is not waited for as long as may be: what it does slowly loses to the
     compiler, and does not end as a failed fetch, as it would when the helper's patience ends."""
     def note(request):
@@ -167,8 +167,8 @@ def test_the_grace_follows_the_remotes_own_times(quern, server, env):
     assert counters(quick, "hit_remote") == (2,)
     quern("cache", "clear")
     server.requests.clear()
-    report = prewarm(quern, 256, 320, 384, 448,
-                     env={**env, "QUERN_REMOTE_GRACE_MS": "600000", "QUERN_JOBS": "1"})
+    report = ops(tmp_path / "cache2", map(LAYER.format, (256, 320, 384, 448)),
+                 {**env, "QUERN_REMOTE_GRACE_MS": "600000"})
     late, failed, skipped = counters(report, "remote_late", "remote_failed", "remote_skipped")
     assert counters(report, "hit_remote", "compile_ok") == (2, 2)
     assert late >= 1 and failed == 0 and late + skipped == 2
