@@ -9,7 +9,6 @@
 #include "base/os.h"
 #include "gen/gen.h"
 #include "plan/base.h"
-#include "store/claim.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -27,12 +26,13 @@
  * give up sooner, a remote after REMOTE_HUNG_MS(REMOTE_PATIENCE_LONG_MS) at the latest. */
 #define PENDING_MS 900000
 
-/* While another machine makes a kernel: how long to wait before it is looked for, at first and at
- * most, and how often the claim itself is looked at. */
-#define CLAIM_WAIT_MS     20
-#define CLAIM_WAIT_MS_MAX 500
-#define CLAIM_LOOK_MS     1500
-#define CLAIM_MS          (CLAIM_S * 1000)
+/* While another machine makes a kernel: how long to wait before it is looked for, at first and
+ * later on, where the tier answers at once, and at most where it does not. */
+#define AWAIT_MS      20
+#define AWAIT_MS_LONG 500
+#define AWAIT_MS_MAX  10000
+/* The claim itself is looked at after so many waits. */
+#define AWAIT_LOOKS 3
 
 /* ---- Keys ------------------------------------------------------------------------------------ */
 
@@ -349,18 +349,22 @@ static bool made_meanwhile(quern_ctx *ctx, struct kernel *k, struct kernel_searc
 
 /* Claims the kernel in every tier that has claims, or learns that another machine has. */
 static enum tier_claim claim(quern_ctx *ctx, struct kernel *k, struct kernel_search *search,
-                             enum tier_claiming how)
+                             int waited_ms)
 {
+    enum tier_claim gained = TIER_CLAIM_NONE;
+
     for (size_t i = 0; i < ctx->tier_count; i++) {
         const struct tier *const t = &ctx->tiers[i];
         enum tier_claim is = TIER_CLAIM_NONE;
         if (t->claim && (t->claims_for_ops || search->claims != CLAIMS_OF_OPS))
-            is = t->claim(t->self, &k->entry_key, how);
-        search->claimed = search->claimed || is == TIER_CLAIM_MINE;
+            is = t->claim(t->self, &k->entry_key, waited_ms);
         if (is == TIER_CLAIM_TAKEN)
             return is;
+        if (is != TIER_CLAIM_NONE)
+            gained = is;
     }
-    return search->claimed ? TIER_CLAIM_MINE : TIER_CLAIM_NONE;
+    search->claimed = search->claimed || gained != TIER_CLAIM_NONE;
+    return gained;
 }
 
 /* Gives up what was claimed, if nothing was put for it. */
@@ -385,38 +389,51 @@ static bool claimant_made(quern_ctx *ctx, struct kernel *k, struct kernel_search
     return false;
 }
 
+static int ms_since(uint64_t moment)
+{
+    return (int)((os_now() - moment) / 1000000);
+}
+
+/* How long to wait before a tier is asked again for a kernel that another machine makes, after a
+ * wait of `waited_ms` and an answer that took `took_ms`: twice as long as before, up to a limit;
+ * but also twice as long as the answer took. Else many that wait would keep a slow server from
+ * taking the kernel that they wait for. */
+static int next_wait_ms(int waited_ms, int took_ms)
+{
+    const int longer = waited_ms < AWAIT_MS_LONG / 2 ? 2 * waited_ms : AWAIT_MS_LONG;
+    const int wait = longer > 2 * took_ms ? longer : 2 * took_ms;
+
+    return wait < AWAIT_MS_MAX ? wait : AWAIT_MS_MAX;
+}
+
 /* Waits while another machine, which has claimed the kernel, makes it: the remote is asked for the
- * kernel less and less often, and for the claim now and then. A claim that was waited for as long
- * as claims last is taken over, since its machine must have failed. After twice that time the
- * kernel is compiled whoever has the claim, so that the wait ends. True: the other has made it. */
+ * kernel less and less often, and for the claim now and then, until that is given up, is over, or
+ * was waited for too long. True: the other has made it. */
 static bool await_claimant(quern_ctx *ctx, struct kernel *k, struct kernel_search *search,
                            enum tier_claim is)
 {
-    int waited_ms = 0, looked_ms = 0, wait_ms = CLAIM_WAIT_MS;
+    const uint64_t begun = os_now();
+    bool made = false;
+    int wait_ms = AWAIT_MS;
 
-    while (is == TIER_CLAIM_TAKEN && waited_ms < 2 * CLAIM_MS) {
-        os.nanosleep(&(struct timespec){.tv_nsec = wait_ms * 1000000L}, NULL);
-        waited_ms += wait_ms;
-        wait_ms = wait_ms * 2 < CLAIM_WAIT_MS_MAX ? wait_ms * 2 : CLAIM_WAIT_MS_MAX;
-        if (claimant_made(ctx, k, search)) {
-            counter_add(&ctx->counters, QUERN_STAT_REMOTE_AWAITED, 1);
-            return true;
-        }
-        if (waited_ms - looked_ms >= CLAIM_LOOK_MS) {
-            looked_ms = waited_ms;
-            is = claim(ctx, k, search,
-                       waited_ms < CLAIM_MS ? TIER_CLAIMING_LOOK : TIER_CLAIMING_OVERDUE);
-        }
+    for (int waits = 1; is == TIER_CLAIM_TAKEN && !made; waits++) {
+        os.nanosleep(&(struct timespec){wait_ms / 1000, wait_ms % 1000 * 1000000L}, NULL);
+        const uint64_t asked = os_now();
+        made = claimant_made(ctx, k, search);
+        wait_ms = next_wait_ms(wait_ms, ms_since(asked));
+        if (!made && waits % AWAIT_LOOKS == 0)
+            is = claim(ctx, k, search, ms_since(begun));
     }
-    return false;
+    made = made || (is == TIER_CLAIM_INHERITED && claimant_made(ctx, k, search));
+    counter_add(&ctx->counters, QUERN_STAT_REMOTE_AWAITED, made);
+    return made;
 }
 
 /* Compiles a kernel for which this process has the locks, unless another machine has claimed it. */
 static quern_status compile_claimed(quern_ctx *ctx, struct kernel *k, struct kernel_search *search)
 {
     const bool leaves = search->claims == CLAIMS_LEAVE;
-    const enum tier_claim is =
-        claim(ctx, k, search, leaves ? TIER_CLAIMING_TRY : TIER_CLAIMING_LOOK);
+    const enum tier_claim is = claim(ctx, k, search, leaves ? TIER_CLAIM_TRY : 0);
 
     FAIL_IF(is == TIER_CLAIM_TAKEN && leaves, QUERN_E_NOT_READY, "another machine makes kernel %s",
             k->plan.symbol);

@@ -2,14 +2,33 @@
 /*
  * Claims in a remote cache (remote_claim.h). One is put where none is, and read back: stores have
  * been seen that check the condition and the name at different moments, so that of two claims put
- * at once both are accepted and the later one stays. Two that read back their own within that
- * moment compile the same kernel twice, which does no harm.
+ * at once both are accepted and the later one stays. It is read back only after as much time again
+ * as putting it took, by when a second one that passed the check before the first was there should
+ * have come as well. Where that takes longer still, both machines compile the same kernel, which
+ * does no harm.
  */
 #include "dispatch/remote_claim.h"
 
 #include "base/os.h"
 
 #include <string.h>
+#include <time.h>
+
+/* A claim lasts CLAIM_S, and as long as a slow store takes for the answers that its machine waits
+ * for until the kernel is there, which are five where nothing is asked twice, with room to spare;
+ * but no longer than CLAIM_S_MAX. */
+#define CLAIM_ANSWERS 16
+#define CLAIM_S_MAX   300
+#define NS_PER_S      ((uint64_t)1000000000)
+/* The longest pause before a claim is read back. */
+#define PAUSE_NS_MAX (10 * NS_PER_S)
+
+static int lasts_s(const struct remote_exchange *x)
+{
+    const int64_t s = CLAIM_S + (int64_t)x->answer_ms * CLAIM_ANSWERS / 1000;
+
+    return s < CLAIM_S_MAX ? (int)s : CLAIM_S_MAX;
+}
 
 /* Puts a claim; false: the server cannot say whether it did. *taken: it did not, as one is there.
  */
@@ -24,6 +43,21 @@ static bool put(const struct remote_exchange *x, const char *name, const struct 
     os.free(answer.bytes); /* memory that an answer has though it has no bytes */
     *taken = answer.outcome == REPLY_TAKEN;
     return answered;
+}
+
+/* The same, and when the claim is put, pauses until any other that passed the store's check with it
+ * should be there too. */
+static bool put_and_pause(const struct remote_exchange *x, const char *name,
+                          const struct claim *claim, bool if_absent, bool *taken)
+{
+    const uint64_t begun = os_now();
+
+    if (!put(x, name, claim, if_absent, taken))
+        return false;
+    const uint64_t took = os_now() - begun, ns = took < PAUSE_NS_MAX ? took : PAUSE_NS_MAX;
+    if (!*taken)
+        os.nanosleep(&(struct timespec){(time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S)}, NULL);
+    return true;
 }
 
 /* Asks which claim is there; false: the server cannot say. Where there is none, or what is there is
@@ -46,32 +80,37 @@ static bool is_same(const struct claim *a, const struct claim *b)
 }
 
 enum tier_claim remote_claim(const struct remote_exchange *x, const struct hash128 *key,
-                             enum tier_claiming how)
+                             int waited_ms)
 {
-    const struct claim mine = claim_make(CLAIM_MAKES);
+    const int lasts = lasts_s(x);
+    const struct claim mine = claim_make(CLAIM_MAKES, lasts);
     struct claim found = {0};
     char name[CLAIM_NAME_BYTES];
-    bool taken;
+    bool taken = waited_ms > 0; /* who waits was told so before */
 
     claim_name(key, name);
-    if (!put(x, name, &mine, true, &taken))
+    if (waited_ms / 1000 >= 2 * lasts) /* whoever has claimed it: else the wait need not end */
         return TIER_CLAIM_NONE;
-    if (taken && how == TIER_CLAIMING_TRY)
+    if (!taken && !put_and_pause(x, name, &mine, true, &taken))
+        return TIER_CLAIM_NONE;
+    if (taken && waited_ms == TIER_CLAIM_TRY)
         return TIER_CLAIM_TAKEN;
     if (!read_back(x, name, &found))
         return TIER_CLAIM_NONE;
-    const bool over = how == TIER_CLAIMING_OVERDUE || claim_is_over(&found);
-    if (!is_same(&found, &mine) && over &&
-        (!put(x, name, &mine, false, &taken) || !read_back(x, name, &found)))
-        return TIER_CLAIM_NONE;
-    return is_same(&found, &mine)      ? TIER_CLAIM_MINE
-           : found.state == CLAIM_LEFT ? TIER_CLAIM_NONE
-                                       : TIER_CLAIM_TAKEN;
+    if (is_same(&found, &mine))
+        return TIER_CLAIM_MINE;
+    if (claim_is_over(&found) || waited_ms / 1000 >= lasts) {
+        if (!put_and_pause(x, name, &mine, false, &taken) || !read_back(x, name, &found))
+            return TIER_CLAIM_NONE;
+        if (is_same(&found, &mine))
+            return TIER_CLAIM_INHERITED;
+    }
+    return !*found.token || found.state == CLAIM_LEFT ? TIER_CLAIM_NONE : TIER_CLAIM_TAKEN;
 }
 
 void remote_disclaim(const struct remote_exchange *x, const struct hash128 *key)
 {
-    const struct claim left = claim_make(CLAIM_LEFT);
+    const struct claim left = claim_make(CLAIM_LEFT, lasts_s(x));
     char name[CLAIM_NAME_BYTES];
     bool taken;
 

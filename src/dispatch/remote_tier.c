@@ -537,19 +537,28 @@ static bool ask_and_wait(void *self, const char *name, const char *bytes, size_t
     return false;
 }
 
-static enum tier_claim claim(void *self, const struct hash128 *key, enum tier_claiming how)
+static struct remote_exchange exchange_of(struct remote_tier *t)
+{
+    lock_take(&t->lock);
+    const int answer_ms = (int)(t->usual_ns / NS_PER_MS);
+    lock_give(&t->lock);
+    return (struct remote_exchange){ask_and_wait, t, answer_ms};
+}
+
+static enum tier_claim claim(void *self, const struct hash128 *key, int waited_ms)
 {
     struct remote_tier *const t = self;
-    const struct remote_exchange exchange = {ask_and_wait, t};
-    const enum tier_claim is = remote_claim(&exchange, key, how);
+    const struct remote_exchange exchange = exchange_of(t);
+    const enum tier_claim is = remote_claim(&exchange, key, waited_ms);
 
-    counter_add(t->counters, QUERN_STAT_REMOTE_CLAIMED, is == TIER_CLAIM_MINE);
+    counter_add(t->counters, QUERN_STAT_REMOTE_CLAIMED,
+                is == TIER_CLAIM_MINE || is == TIER_CLAIM_INHERITED);
     return is;
 }
 
 static void disclaim(void *self, const struct hash128 *key)
 {
-    const struct remote_exchange exchange = {ask_and_wait, self};
+    const struct remote_exchange exchange = exchange_of(self);
 
     remote_disclaim(&exchange, key);
 }

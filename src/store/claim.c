@@ -34,9 +34,9 @@ void claim_name(const struct hash128 *key, char name[CLAIM_NAME_BYTES])
              n.name);
 }
 
-struct claim claim_make(enum claim_state state)
+struct claim claim_make(enum claim_state state, int lasts_s)
 {
-    struct claim claim = {.state = state, .until = now_s() + CLAIM_S};
+    struct claim claim = {.state = state, .until = now_s() + (uint64_t)lasts_s};
     char halves[2][17];
 
     store_random_hex(halves[0]);

@@ -2,8 +2,8 @@
 /*
  * A claim: a few words that a machine writes beside the entries of a remote cache before it
  * compiles one of them, so that others that lack the same entry wait for it. It is not signed, and
- * nothing that runs depends on it: whoever may write there can make others wait for CLAIM_S seconds
- * and no longer, or have them compile what another compiles as well.
+ * nothing that runs depends on it: whoever may write there can make others wait for as long as a
+ * claim lasts and no longer, or have them compile what another compiles as well.
  */
 #ifndef QUERN_STORE_CLAIM_H
 #define QUERN_STORE_CLAIM_H
@@ -14,7 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* How long a claim lasts: some times as long as a kernel takes to compile on a busy machine. */
+/* How long a claim lasts where the store answers at once: some times as long as a kernel takes to
+ * compile on a busy machine. */
 #define CLAIM_S          30
 #define CLAIM_NAME_BYTES 64
 #define CLAIM_BYTES_MAX  96 /* as written */
@@ -32,8 +33,8 @@ struct claim {
 
 /* Where the claim for a key lies, below a remote's address. */
 void claim_name(const struct hash128 *key, char name[CLAIM_NAME_BYTES]);
-/* A claim from now on, with a token of its own. */
-struct claim claim_make(enum claim_state state);
+/* A claim from now on, for so many seconds, with a token of its own. */
+struct claim claim_make(enum claim_state state, int lasts_s);
 /* Whether its time is over, by this machine's clock. */
 bool claim_is_over(const struct claim *claim);
 /* Writes it; the number of bytes. */

@@ -18,12 +18,14 @@ enum tier_answer { TIER_MISS, TIER_HIT, TIER_PENDING };
 #define TIER_GRACE (-1)
 
 /* NONE: the tier cannot say, or nobody is to be waited for. MINE: this process makes the kernel,
- * and others wait for it. TAKEN: another machine makes it. */
-enum tier_claim { TIER_CLAIM_NONE, TIER_CLAIM_MINE, TIER_CLAIM_TAKEN };
-/* What a caller does about a claim that is there. TRY: nothing, and it is not even read, so that
- * one question answers. LOOK: it is read, and another is put in its place if it is over. OVERDUE:
- * it was waited for long enough, and is replaced. */
-enum tier_claiming { TIER_CLAIMING_TRY, TIER_CLAIMING_LOOK, TIER_CLAIMING_OVERDUE };
+ * and others wait for it. INHERITED: likewise, but the claim of another machine was there before
+ * and is over. That one may have put the kernel since this process looked for it, so it is to be
+ * looked for once more. TAKEN: another machine makes it. */
+enum tier_claim { TIER_CLAIM_NONE, TIER_CLAIM_MINE, TIER_CLAIM_INHERITED, TIER_CLAIM_TAKEN };
+
+/* As waited_ms of a claim: the caller will not wait, so that a claim which is there is not even
+ * read, and one question answers. */
+#define TIER_CLAIM_TRY (-1)
 
 /* One question to one tier. When it is asked again it may be a copy, in another place. */
 struct tier_get {
@@ -60,8 +62,10 @@ struct tier {
     int (*lock)(void *self, const struct hash128 *key, int deadline_ms);
     void (*unlock)(void *self, int lock);
     /* Claims a kernel for this process before it is compiled, of all machines that share the tier:
-     * see enum tier_claim. Waits for the server's answers. Null: no claims. */
-    enum tier_claim (*claim)(void *self, const struct hash128 *key, enum tier_claiming how);
+     * see enum tier_claim. A caller that was told TAKEN asks again, now and then, with the time for
+     * which it has waited by then; when that is longer than claims last, the claim is replaced.
+     * Waits for the server's answers. Null: no claims. */
+    enum tier_claim (*claim)(void *self, const struct hash128 *key, int waited_ms);
     /* Gives up a claim, as nothing was put for it, so that nobody waits any longer. */
     void (*disclaim)(void *self, const struct hash128 *key);
     /* Whether ops, too, claim what they lack and wait for what others have claimed, as their host

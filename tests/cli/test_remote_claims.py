@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: MIT
 """Machines that start together on an empty object store, OpenStack Swift (swift_store.py), and make
-each kernel once: by claims, which one of them puts there before it compiles."""
+each kernel once: by claims, which one of them puts there before it compiles. What a store does only
+now and then is done by one of our own."""
 
 import json
 import re
 import subprocess
+import threading
 import time
 
 import pytest
 import remote
-from conftest import COMMAND, TIMEOUT_S, clean_environment
+from conftest import COMMAND, TIMEOUT_S, clean_environment, files_under
 from test_remote_s3 import LAYER, TARGET, host, made, store  # noqa: F401: two of them are fixtures
 
 SIZES = (256, 320, 384, 448)
@@ -122,3 +124,105 @@ def test_nobody_waits_for_one_that_could_not_make_it(made, store, tmp_path, one)
     one(line("left", 300))
     counted = ended(machine(made, store, tmp_path, one.prefix, 1, 256))
     assert (counted["compile_ok"], counted["remote_claimed"]) == (1, 0)
+
+
+class Store(remote.Remote):
+    """An object store that keeps what is put, if nothing is there where that is asked. Answers take
+    `late` seconds, and `then` is called with what is put at a claim's name when it is there."""
+
+    bucket, late = "kernels", 0
+
+    def __init__(self, root):
+        super().__init__(root)
+        self.put = lambda found: remote.head("412 Precondition Failed", 0) if found else (
+            remote.good(b""))
+        self.claimed = []  # every claim that was put, and when
+        self.then = lambda claim: None
+
+    def variables(self):
+        return {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b",
+                "AWS_ENDPOINT_URL": self.url}
+
+    def find(self, method, path, head, sent):
+        time.sleep(self.late)
+        if method == "GET":
+            return super().find(method, path, head, sent)
+        file = self.root / path.lstrip("/")
+        if head.get(b"if-none-match") == b"*" and file.exists():
+            return b"taken"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(sent)
+        if "/v1/claims/" in path:
+            self.claimed.append((time.time(), sent.decode()))
+            self.then(file)
+        return None
+
+    def entries(self, name):
+        """Puts what another machine made."""
+        for file in files_under(name):
+            to = self.root / self.bucket / "x/v1" / file
+            to.parent.mkdir(parents=True, exist_ok=True)
+            to.write_bytes((name / file).read_bytes())
+
+
+@pytest.fixture
+def ours(tmp_path):
+    started = Store(tmp_path / "store")
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def signed(made, tmp_path):  # noqa: F811
+    """The entries of the first of SIZES, as a directory has them that was pushed."""
+    subprocess.run([COMMAND, "cache", "push", "--sign-key", made / "ours.key", tmp_path / "signed"],
+                   env=clean_environment(made / "cache"), check=True, capture_output=True)
+    return tmp_path / "signed/v1"
+
+
+def test_of_two_claims_that_are_accepted_one_stays(made, ours, signed, tmp_path):  # noqa: F811
+    """Another's claim that was accepted at the same moment comes a little later; its machine makes
+    the kernel."""
+    def then(file):
+        def come():
+            file.write_text(line("makes", 300))
+            ours.entries(signed)
+        threading.Timer(2.5, come).start()
+        time.sleep(2)  # for the answer, and the machine waits for as long once more
+    ours.then = then
+    counted = ended(machine(made, ours, tmp_path, "x", 1, 256))
+    assert (counted["compile_ok"], counted["remote_claimed"]) == (0, 0)
+    assert (counted["remote_awaited"], counted["hit_remote"]) == (0, 1)
+    assert len(ours.claimed) == 1
+
+
+def test_a_claim_that_is_over_may_have_been_kept(made, ours, signed, tmp_path):  # noqa: F811
+    """The kernel came after it was looked for, and its claim is over: it is not made again."""
+    ours.then = lambda file: ours.entries(signed)  # when the claim is replaced
+    first = ended(machine(made, ours, tmp_path, "x", 0, 256))
+    assert (first["compile_ok"], first["hit_remote"]) == (1, 0)
+    (claim,) = (ours.root / ours.bucket / "x/v1/claims").glob("*/*")
+    for file in (ours.root / ours.bucket / "x/v1").glob("[os]*/*/*"):
+        file.unlink()
+    claim.write_text(line("makes", -1))
+    counted = ended(machine(made, ours, tmp_path, "x", 1, 256))
+    assert (counted["compile_ok"], counted["remote_claimed"]) == (0, 1)
+    assert (counted["remote_awaited"], counted["hit_remote"]) == (1, 1)
+
+
+def test_a_slow_store_is_given_time(made, ours, tmp_path):  # noqa: F811
+    """A claim lasts longer where answers do, and who waits for one asks less often."""
+    ours.late = 0.5
+    ended(machine(made, ours, tmp_path, "x", 0, 256))
+    at, text = ours.claimed[0]
+    assert int(text.split()[-1]) > at + 31
+    for file in (ours.root / ours.bucket / "x/v1").glob("[os]*/*/*"):
+        file.unlink()
+    (claim,) = (ours.root / ours.bucket / "x/v1/claims").glob("*/*")
+    claim.write_text(line("makes", 6))
+    ours.late = 1
+    ours.requests.clear()
+    counted = ended(machine(made, ours, tmp_path, "x", 1, 256))
+    assert (counted["compile_ok"], counted["remote_claimed"]) == (1, 1)
+    waited = [path for path in ours.requests if "/v1/objects/" in path]
+    assert len(waited) < 9, ours.requests
