@@ -5,8 +5,11 @@
 #include "plan/add.h"
 #include "plan/family.h"
 #include "plan/matrix.h"
+#include "problem/operands.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
+/* The most rows of a slice for AMD's tiles in LDS. */
+#define TILE_ROWS 128
 
 /* Whether the first of two kernels for the same blocks takes less time, of all slices that are
  * expected side by side. */
@@ -40,8 +43,6 @@ static const struct block_size listed_blocks[] = {
 static const struct block_size tiled_blocks[] = {
     {1, NO_TWO, 0}, {8, 2, 2},     {8, 8, 6},   {8, 64, 12},
     {16, 128, 16},  {32, 384, 16}, {64, 0, 16}, {0}};
-static const struct block_size matrix_blocks[] = {{1, NO_TWO, 0}, {16, 128, 10}, {64, 0, 16}, {0}};
-
 /* Most choices for which blocks are of such a size. Two of c choices among E experts are of the
  * same with a chance of some c^2 / 2E (the birthday problem). */
 static int64_t choices_of(const struct block_size *b, const struct quern_problem *q)
@@ -66,8 +67,9 @@ static int slice_rows(const struct family *f, const struct quern_problem *proble
     }
     if (f->units == PLAN_UNITS_VECTOR)
         return model_at_most(block_rows, PLAN_SIMT_M_MAX);
-    const int least = f->units == PLAN_UNITS_MATRIX ? MATRIX_TILE : PLAN_MMA_M_MAX;
-    return block_rows < least ? 0 : model_at_most(block_rows, PLAN_MMA_M_MAX);
+    if (f->units == PLAN_UNITS_MATRIX)
+        return block_rows < MATRIX_TILE ? 0 : model_at_most(block_rows, PLAN_MMA_M_MAX);
+    return block_rows < PLAN_MMA_M_MAX ? 0 : model_at_most(block_rows, TILE_ROWS);
 }
 
 /* Appends a kernel of op=moe for blocks of so many rows, of the family and the slices, no larger
@@ -121,17 +123,90 @@ static bool has_tiles(const struct quern_problem *problem, const struct target *
     return family_of(&any, target, PLAN_UNITS_TILES) != NULL;
 }
 
+/* Bytes of the weights of all experts. */
+static double weight_bytes(const struct quern_problem *problem)
+{
+    struct quern_problem p = *problem;
+    struct quern_operand o;
+    double bytes = 0;
+
+    p.block_rows = 1; /* of no weight, but there must be some */
+    for (int i = 0; i < OPERAND_COUNT; i++)
+        if (operand_describe(&p, (enum operand)i, 1, &o) && o.weights)
+            bytes += (double)o.bytes;
+    return bytes;
+}
+
+/* Cycles of a launch of AMD's for `choices` choices for each expert, in blocks of so many rows of
+ * which each expert's last is half full. Weights come from memory once for each expert. 0: there is
+ * no kernel for these. */
+static int64_t block_cycles(const struct plan *base, int rows, int choices)
+{
+    const int64_t experts = base->problem.experts;
+    const int64_t blocks = experts * (2 * choices + rows) / (2 * rows);
+    struct plan_set set = {0};
+
+    if (add_block(&set, base, rows) != QUERN_OK)
+        return 0;
+    const int64_t cycles = plan_cycles(set.plans, blocks * (rows / set.plans->m_tile));
+    const int64_t memory =
+        (int64_t)target_memory_cycles(base->target, weight_bytes(&base->problem));
+    return cycles > memory ? cycles : memory;
+}
+
+/* Whether blocks of so many rows are modelled to take 4 % less time, or less yet, than those of
+ * `others`. The layer has a size of its own, since gate and up and down must have the same blocks.
+ */
+static bool block_pays(const struct plan *base, int rows, int others, int choices)
+{
+    struct plan by = *base;
+    struct quern_problem *const q = &by.problem;
+
+    q->group = model_at_most(q->group, 256);
+    q->n = 4096;
+    q->k = q->group * (4096 / q->group);
+    q->act = 0;
+    q->glu = 0;
+    by.together = q->experts;
+    const int64_t cycles = block_cycles(&by, rows, choices);
+    return cycles && cycles * 25 < block_cycles(&by, others, choices) * 24;
+}
+
+/*
+ * The sizes of blocks on AMD's matrix units. Blocks of 32 rows are in between where tiles in LDS of
+ * 64 rows are dear for experts that have 16. Tiles of 128 rows decode weights half as often, which
+ * does not pay where products are what takes the time, as on gfx90a; nor with fewer choices for
+ * each expert than these, for what they leave empty.
+ */
+static void matrix_blocks(const struct plan *base, struct block_size blocks[6])
+{
+    const bool middle = block_pays(base, 32, 64, 16), high = block_pays(base, 128, 64, 384);
+    struct block_size *b = blocks;
+
+    *b++ = (struct block_size){1, NO_TWO, 0};
+    *b++ = (struct block_size){16, 128, 10};
+    if (middle)
+        *b++ = (struct block_size){32, 384, 16};
+    *b++ = (struct block_size){64, high ? 384 * 16 : 0, 16};
+    if (high)
+        *b++ = (struct block_size){128, 0, 16};
+    *b = (struct block_size){0};
+}
+
 quern_status blocks_plan(struct plan_set *set, struct plan base)
 {
     const struct quern_problem *const q = &base.problem;
     const struct family *const matrix = family_of(q, base.target, PLAN_UNITS_MATRIX);
+    struct block_size amd[6];
     const struct block_size *b = !matrix                     ? vector_blocks
-                                 : !matrix->m_tiles          ? matrix_blocks
+                                 : !matrix->m_tiles          ? amd
                                  : has_tiles(q, base.target) ? tiled_blocks
                                                              : listed_blocks;
     const int64_t most = problem_rows_max(q);
     int64_t done = 0; /* rows of A that have a kernel */
 
+    if (b == amd)
+        matrix_blocks(&base, amd);
     if (matrix && matrix->m_tiles && *matrix->m_tiles(q) > 1)
         b++; /* the family has no kernel for one row of such weights */
     for (; b->rows; b++) {

@@ -87,6 +87,29 @@ static void test_blocks_of_any_size(void **state)
     t_runs_verify(t_cache, T_SANITIZED ? 27 : ONE_IN > 1 ? 13 : 1);
 }
 
+/* Blocks of 128 rows, one of them full, in tiles in LDS of as many rows. */
+static void test_high_tiles(void **state)
+{
+    static const char *const some[] = {"wq=nf4 n=90 k=320 a=f16 scale=nested",
+                                       "wq=mxfp4 n=68 k=352 a=bf16 bias=1 act=swiglu_oai "
+                                       "glu=interleaved",
+                                       "wq=int4 n=72 k=256 a=bf16 zero=u8 act=silu_mul glu=halves",
+                                       "wq=int4 n=40 k=256 a=f16 layout=ck zero=scaled group=32"};
+
+    (void)state;
+    for (int l = 0; l < COUNT(some); l++)
+        for (int t = 0; t < COUNT(targets); t++) {
+            char text[160];
+            snprintf(text, sizeof text, "op=moe %s experts=2 top_k=1 block_rows=128", some[l]);
+            const struct quern_problem p = t_problem(text);
+            struct plan_set set;
+            assert_int_equal(plan_make(&p, target_named(targets[t]), &set), QUERN_OK);
+            assert_int_equal(set.plans->m_tile, 128);
+            t_runs_add(targets[t], 300, "%s", text);
+        }
+    t_runs_verify(t_cache, T_SANITIZED ? 19 : ONE_IN > 1 ? 6 : 1);
+}
+
 /* ---- The reference --------------------------------------------------------------------------- */
 
 enum { TOKENS = 5, EXPERTS = 4, TOP_K = 2, ROWS = 4 };
@@ -520,7 +543,7 @@ static void test_beyond(void **state)
     t_message_has("was created for other numbers of rows");
     assert_int_equal(quern_op_create(ctx, &p, 100, &more), QUERN_OK);
     assert_int_equal(quern_op_block_rows(op, 24, &rows), QUERN_OK);
-    assert_int_equal(rows, 64);
+    assert_int_equal(rows, 32);
     quern_op_release(op);
     quern_op_release(more);
     quern_close(ctx);
@@ -557,6 +580,29 @@ static void test_block_rows(void **state)
                 }
                 assert_true(before >= 8);
             }
+}
+
+/* Where experts have 384 choices and more, blocks are as high as tiles in LDS can be, unless these
+ * are held up by products and not by decoding weights. */
+static void test_high_blocks(void **state)
+{
+    static const struct {
+        const char *target, *words;
+        int rows;
+    } cases[] = {{"gfx942", "wq=mxfp4 a=bf16", 128}, {"gfx1151", "wq=mxfp4 a=bf16", 128},
+                 {"gfx950", "wq=int4 a=bf16", 128},  {"gfx942", "wq=int4 a=bf16", 64},
+                 {"gfx90a", "wq=nf4 a=f16", 64},     {"gfx1151", "wq=fp8 a=bf16", 8}};
+
+    (void)state;
+    for (int i = 0; i < COUNT(cases); i++) {
+        char text[160];
+        struct plan_set set;
+        snprintf(text, sizeof text, "op=moe %s n=5760 k=3072 experts=32 top_k=4", cases[i].words);
+        const struct quern_problem p = t_problem(text);
+        assert_int_equal(plan_make(&p, target_named(cases[i].target), &set), QUERN_OK);
+        assert_int_equal(plan_block_rows(&set, 384 * 32 / 4 + 1), cases[i].rows);
+        assert_true(plan_block_rows(&set, 384 * 32 / 4) <= 64);
+    }
 }
 
 /* ---- Names ----------------------------------------------------------------------------------- */
@@ -737,7 +783,9 @@ int main(void)
         cmocka_unit_test(test_align),
         cmocka_unit_test(test_align_is_linear),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_high_tiles),
         cmocka_unit_test(test_block_rows),
+        cmocka_unit_test(test_high_blocks),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_launch),
         cmocka_unit_test(test_strides),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-// quern 0.1.0 for gfx942, M = 1025 to 2147483647
+// quern 0.1.0 for gfx942, M = 1025 to 49152
 // op=moe wq=int4 group=128 scale=f16 zero=u8 a=f16 c=f16 n=2048 k=768 bias=0 experts=128 top_k=1 layout=k8 round=rne
 
 #define HAS_MFMA true                   // matrix instructions with a pipe of their own
