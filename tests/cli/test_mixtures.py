@@ -183,6 +183,20 @@ MIXTURES = {"qwen3_moe": {"model_type": "qwen3_moe", "num_experts": 3, "num_expe
                         "num_experts_per_tok": 2}}
 
 
+def test_experts_may_be_drawn_by_zipfs_law(quern):
+    """Few of them then have most of the rows, so that fewer have any."""
+    words = "op=moe wq=int4 n=64 k=128 a=bf16 experts=128 top_k=2"
+
+    def read(*more):
+        report = quern.json("profile", "--target", "gfx1151", "--m", "64", *more, words)
+        return {b["name"]: b["bytes_read"] for b in report["launches"][0]["buffers"]}["b"]
+    even = read()
+    assert read("--choices", "even") == even
+    assert 0.3 * even < read("--choices", "zipf") < 0.8 * even
+    quern.refused("profile", "--target", "gfx1151", "--m", "1", "--choices", "odd", words,
+                  status=2, says=["--choices", "even", "zipf"])
+
+
 def plain(layer, dtype="BF16"):
     return {f"{layer}.weight": (dtype, [N, K])}
 

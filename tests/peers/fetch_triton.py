@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Compiles tests/peers/w4a16.py with triton's PyPI package, fetched once into build/peers.
 
-    fetch_triton.py --target gfx942 --type bf16 --group 128 --zero u8
+    fetch_triton.py --target gfx942 --type bf16 --group 128 --zero u8 [--moe]
 
 prints the directory of the code object, which `quern bench --peer triton` reads; exit status 1 with
 one line that says why when the package cannot be had. Nothing that builds quern needs it.

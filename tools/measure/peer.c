@@ -23,8 +23,9 @@ struct arguments {
     int32_t m, n, k, block, quant;
 };
 /* Kernels take the arguments without the padding that C puts behind the last. */
-_Static_assert(offsetof(struct arguments, quant) + 4 == sizeof((struct peer_launch *)0)->arguments,
-               "arguments are as the kernels declare them");
+#define ARGUMENTS_BYTES (offsetof(struct arguments, quant) + 4)
+_Static_assert(ARGUMENTS_BYTES <= sizeof((struct peer_launch *)0)->arguments,
+               "arguments have room");
 
 /*
  * The wheel has a library for each release of ROCm. Opens, in the directory of these libraries, the
@@ -138,7 +139,7 @@ static int launch_of(struct peer *peer, const struct quern_problem *p, int64_t m
      * slow, and add an empty one */
     if (columns >= 512 && columns % 256 == 0)
         columns++;
-    memcpy(out->arguments, &arguments, sizeof out->arguments);
+    memcpy(out->arguments, &arguments, ARGUMENTS_BYTES);
     out->launch.kernel = out->symbol;
     out->launch.grid[0] = columns;
     out->launch.grid[1] = (uint32_t)((m + rows - 1) / rows);
@@ -146,9 +147,15 @@ static int launch_of(struct peer *peer, const struct quern_problem *p, int64_t m
     out->launch.block[0] = BLOCK;
     out->launch.block[1] = out->launch.block[2] = 1;
     out->launch.kernarg = out->arguments;
-    out->launch.kernarg_bytes = sizeof out->arguments;
+    out->launch.kernarg_bytes = ARGUMENTS_BYTES;
     return EXIT_OK;
 }
 
 const struct peer_kind peer_bitsandbytes = {
-    "bitsandbytes", TITLE, "build/peers/bitsandbytes-0.50.2", open_library, accepts, launch_of};
+    .name = "bitsandbytes",
+    .title = TITLE,
+    .library = "build/peers/bitsandbytes-0.50.2",
+    .open = open_library,
+    .accepts = accepts,
+    .launch_of = launch_of,
+};

@@ -2,8 +2,6 @@
 /* Gives a launch plan memory and a software GPU to run on (simulation.h). */
 #include "measure/simulation.h"
 
-#include "measure/choices.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,14 +80,14 @@ static int make_up_blocks(struct simulation *s)
     if (bad)
         return bad;
     if (p.op == QUERN_OP_MOE_ALIGN && chosen && !chosen->path)
-        choices_make_up(&p, m, 0, chosen->memory);
+        choices_make_up(&p, m, 0, s->choices, chosen->memory);
     if (p.op != QUERN_OP_MOE || !rows || !experts || !used || rows->path || experts->path ||
         used->path)
         return EXIT_OK;
     int32_t *const ids = calloc((size_t)(m * p.top_k), sizeof *ids);
     if (!ids)
         return fail("out of memory");
-    choices_make_up(&p, m, 0, ids);
+    choices_make_up(&p, m, 0, s->choices, ids);
     const quern_status e = quern_moe_align(&p, m, ids, rows->memory, experts->memory, used->memory);
     free(ids);
     return e ? fail_status(e, NULL) : EXIT_OK;

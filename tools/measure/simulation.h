@@ -6,6 +6,7 @@
 #include "files/files.h"
 #include "command/options.h"
 #include "files/launch_json.h"
+#include "measure/choices.h"
 
 /* Memory that the launches see under a name. */
 struct buffer {
@@ -33,6 +34,7 @@ struct simulation {
     struct operand_file files[OPERAND_FILES_MAX];
     size_t file_count;
     bool invent; /* operands that have no file are made up instead of being asked for */
+    enum choices_law choices; /* of experts that are made up */
     size_t object_count;
     struct plan_object *objects; /* looked in before the plan's directory */
     struct buffer buffers[OPERAND_FILES_MAX];

@@ -2,8 +2,6 @@
 /* Times launches on a GPU (timing.h), for `quern time` and `quern tune`. */
 #include "measure/timing.h"
 
-#include "measure/choices.h"
-
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +22,7 @@ struct timing {
     struct quern_problem problem;
     int64_t m;
     uint64_t rotate;
+    enum choices_law choices;
     struct quern_operand operands[QUERN_OPERANDS_MAX];
     size_t count, copies, next;
     uint64_t bytes; /* bytes that a launch has to move, each operand once */
@@ -89,7 +88,7 @@ static int make_blocks(struct timing *r, int list, int32_t *ids, int64_t *named)
     void *made[3];
     bool have = true;
 
-    choices_make_up(&r->problem, r->m, list * r->m * r->problem.top_k, ids);
+    choices_make_up(&r->problem, r->m, list * r->m * r->problem.top_k, r->choices, ids);
     *named += choices_distinct(&r->problem, r->m, ids);
     for (int i = 0; i < 3; i++)
         have &= (made[i] = malloc(r->operands[find(r, names[i])].bytes)) != NULL;
@@ -133,7 +132,7 @@ static int make_shared(struct timing *r, size_t i)
         int32_t *const ids = malloc(o->bytes);
         if (!ids)
             return fail("out of memory");
-        choices_make_up(&r->problem, r->m, 0, ids);
+        choices_make_up(&r->problem, r->m, 0, r->choices, ids);
         const quern_status e = quern_buffer_write(r->shared[i], ids, o->bytes);
         free(ids);
         status = e ? fail_status(e, o->name) : EXIT_OK;
@@ -169,7 +168,7 @@ static int prepare(struct timing *r)
 }
 
 int timing_prepare(quern_ctx *ctx, const struct quern_problem *problem, int64_t m, uint64_t rotate,
-                   struct timing **out)
+                   enum choices_law choices, struct timing **out)
 {
     struct timing *const r = calloc(1, sizeof *r);
 
@@ -179,6 +178,7 @@ int timing_prepare(quern_ctx *ctx, const struct quern_problem *problem, int64_t 
     r->problem = *problem;
     r->m = m;
     r->rotate = rotate;
+    r->choices = choices;
     r->args = (struct quern_args)QUERN_INIT(struct quern_args);
     const int status = prepare(r);
     if (status)

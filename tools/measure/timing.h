@@ -10,6 +10,7 @@
 #define TOOLS_TIMING_H
 
 #include "command/command.h"
+#include "measure/choices.h"
 
 /* Larger than the last cache of any listed GPU, 256 MiB. */
 #define TIMING_ROTATE ((uint64_t)512 << 20)
@@ -33,9 +34,9 @@ int fail_without_gpu(quern_status status);
 int timing_open(const struct quern_options *library, quern_ctx **ctx,
                 struct quern_device_info *device);
 /* Operands for m rows of a problem, with at least `rotate` bytes of weights. A problem of op=moe
- * has its block_rows. */
+ * has its block_rows, and its experts are drawn by the law. */
 int timing_prepare(quern_ctx *ctx, const struct quern_problem *problem, int64_t m, uint64_t rotate,
-                   struct timing **timing);
+                   enum choices_law choices, struct timing **timing);
 /* Measures an op, which may be any op of the problem that serves m rows. Blocks for some tens of
  * milliseconds. */
 int timing_measure(struct timing *timing, quern_op *op, struct timing_result *result);

@@ -3,14 +3,14 @@
  * quern bench: our kernels and a peer's, on the same operands, on the software GPU, side by side.
  * What is compared is what it counts; nothing here is a time on a GPU.
  */
-#include "measure/counts.h"
 #include "command/options.h"
 #include "command/table.h"
 #include "files/json_file.h"
+#include "measure/bench_layer.h"
+#include "measure/counts.h"
 #include "measure/peer.h"
 #include "measure/static_count.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,18 +31,6 @@ struct bench {
     json_t *runs; /* for --json */
 };
 
-/* One problem with operands for as many rows as are asked for. */
-struct layer {
-    struct quern_problem problem;
-    char text[QUERN_TEXT_MAX];
-    struct quern_quantized weights[QUERN_OPERANDS_MAX];
-    size_t weight_count;
-    void *a, *bias, *c;
-    float *a_value, *w_value, *bias_value; /* the operands' exact values, for the reference */
-    quern_sim *sim;
-    struct quern_args args; /* the operands for m rows, as addresses on the software GPU */
-};
-
 /* What one kernel did. */
 struct result {
     struct quern_sim_counts counts;
@@ -50,158 +38,11 @@ struct result {
     bool by_text; /* not run: counted in the disassembly, which gives slots and LDS accesses only */
 };
 
-/* ---- Numbers --------------------------------------------------------------------------------- */
-
-/* Uniform in ±1, the same in every run. */
-static float next_number(uint64_t *state)
-{
-    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (float)((double)(*state >> 40) * 0x1p-23 - 1);
-}
-
-static size_t type_bytes(enum quern_dtype type)
-{
-    return type == QUERN_F32 ? 4 : 2;
-}
-
-/* Stores the nearest value of the type, and returns it. */
-static float store(enum quern_dtype type, void *array, size_t i, float value)
-{
-    if (type == QUERN_F32)
-        return ((float *)array)[i] = value;
-    if (type == QUERN_F16)
-        return (float)(((_Float16 *)array)[i] = (_Float16)value);
-    uint32_t bits;
-    memcpy(&bits, &value, 4);
-    bits += 0x7fff + (bits >> 16 & 1);
-    ((uint16_t *)array)[i] = (uint16_t)(bits >> 16);
-    bits &= 0xffff0000;
-    memcpy(&value, &bits, 4);
-    return value;
-}
-
-static float load(enum quern_dtype type, const void *array, size_t i)
-{
-    float value;
-
-    if (type == QUERN_F32)
-        return ((const float *)array)[i];
-    if (type == QUERN_F16)
-        return (float)((const _Float16 *)array)[i];
-    const uint32_t bits = (uint32_t)((const uint16_t *)array)[i] << 16;
-    memcpy(&value, &bits, 4);
-    return value;
-}
-
-/* ---- Operands -------------------------------------------------------------------------------- */
-
-static int allocate(struct layer *l, int64_t m)
-{
-    const size_t n = (size_t)l->problem.n, k = (size_t)l->problem.k, rows = (size_t)m;
-    const size_t bytes = type_bytes(l->problem.a);
-
-    l->a = calloc(rows * k, bytes);
-    l->c = calloc(rows * n, bytes);
-    l->bias = calloc(n, bytes);
-    l->a_value = calloc(rows * k, sizeof(float));
-    l->w_value = calloc(n * k, sizeof(float));
-    l->bias_value = calloc(n, sizeof(float));
-    if (!l->a || !l->c || !l->bias || !l->a_value || !l->w_value || !l->bias_value)
-        return fail("out of memory for the operands of %s", l->text);
-    return EXIT_OK;
-}
-
-/* Fills the operands: random activations, and random weights that quern_quantize quantises, as
- * hosts do. */
-static int fill(struct layer *l, int64_t m)
-{
-    const size_t n = (size_t)l->problem.n, k = (size_t)l->problem.k;
-    uint64_t state = 1;
-
-    for (size_t i = 0; i < n * k; i++)
-        l->w_value[i] = next_number(&state);
-    quern_status e = quern_quantize(&l->problem, l->w_value, l->weights, &l->weight_count);
-    if (!e)
-        e = quern_dequantize(&l->problem, l->weights, l->weight_count, l->w_value);
-    if (e)
-        return fail_status(e, l->text);
-    for (size_t i = 0; i < (size_t)m * k; i++)
-        l->a_value[i] = store(l->problem.a, l->a, i, next_number(&state));
-    for (size_t i = 0; i < n && l->problem.bias; i++)
-        l->bias_value[i] = store(l->problem.c, l->bias, i, next_number(&state));
-    return EXIT_OK;
-}
-
-static int map(struct layer *l, void *host, size_t bytes, enum quern_sim_access access,
-               const char *name)
-{
-    uint64_t address;
-
-    quern_status e = quern_sim_map(l->sim, host, bytes, access, name, &address);
-    if (!e)
-        e = quern_args_set(&l->args, name, (void *)(uintptr_t)address);
-    return e ? fail_status(e, l->text) : EXIT_OK;
-}
-
-static int map_weights(struct bench *b, struct layer *l)
-{
-    struct quern_sim_options o = QUERN_INIT(struct quern_sim_options);
-    int status = EXIT_OK;
-
-    o.target = b->target.name;
-    o.check = QUERN_CHECK_FAST;
-    o.threads = b->common.library.jobs;
-    o.disassembler = quern_ctx_disassembler(b->ctx);
-    o.worker_path = b->common.library.worker_path;
-    const quern_status e = quern_sim_open(&o, &l->sim);
-    if (e)
-        return fail_status(e, b->target.name);
-    for (size_t i = 0; !status && i < l->weight_count; i++)
-        status =
-            map(l, l->weights[i].data, l->weights[i].bytes, QUERN_SIM_READ, l->weights[i].name);
-    if (!status && l->problem.bias)
-        status = map(l, l->bias, (size_t)l->problem.n * type_bytes(l->problem.c), QUERN_SIM_READ,
-                     "bias");
-    return status;
-}
-
-static void free_layer(struct layer *l)
-{
-    quern_sim_close(l->sim);
-    quern_quantized_free(l->weights, l->weight_count);
-    free(l->a);
-    free(l->bias);
-    free(l->c);
-    free(l->a_value);
-    free(l->w_value);
-    free(l->bias_value);
-}
-
 /* ---- Running --------------------------------------------------------------------------------- */
-
-/* The error of the results in c; one that is NaN or infinite makes it infinite. */
-static double error_of(const struct layer *l, int64_t m)
-{
-    const size_t n = (size_t)l->problem.n, k = (size_t)l->problem.k;
-    double worst = 0, largest = 0;
-
-    for (size_t row = 0; row < (size_t)m; row++)
-        for (size_t column = 0; column < n; column++) {
-            double sum = l->bias_value[column];
-            for (size_t i = 0; i < k; i++)
-                sum += (double)l->a_value[row * k + i] * (double)l->w_value[column * k + i];
-            const double error = fabs((double)load(l->problem.c, l->c, row * n + column) - sum);
-            if (!(error <= worst))
-                worst = isnan(error) ? INFINITY : error;
-            if (fabs(sum) > largest)
-                largest = fabs(sum);
-        }
-    return worst / largest;
-}
 
 /* Runs one launch. Where the software GPU does not know an instruction of it, *unknown is set; if
  * that is null, it is a failure. */
-static int run_one(struct layer *l, const void *object, size_t bytes,
+static int run_one(struct bench_layer *l, const void *object, size_t bytes,
                    const struct quern_sim_launch *launch, struct result *result, bool *unknown)
 {
     quern_sim_module *module;
@@ -229,7 +70,7 @@ static void put_argument(unsigned char *kernarg, size_t *size, const void *value
     *size += bytes;
 }
 
-static int run_launch(struct layer *l, quern_op *op, const struct quern_launch *plan,
+static int run_launch(struct bench_layer *l, quern_op *op, const struct quern_launch *plan,
                       struct result *result)
 {
     struct quern_sim_launch launch = QUERN_INIT(struct quern_sim_launch);
@@ -259,7 +100,7 @@ static int run_launch(struct layer *l, quern_op *op, const struct quern_launch *
     return run_one(l, info.object, info.object_bytes, &launch, result, NULL);
 }
 
-static int run_ours(struct bench *b, struct layer *l, int64_t m, struct result *result,
+static int run_ours(struct bench *b, struct bench_layer *l, int64_t m, struct result *result,
                     char symbol[128])
 {
     struct quern_launch launches[QUERN_LAUNCHES_MAX];
@@ -267,19 +108,23 @@ static int run_ours(struct bench *b, struct layer *l, int64_t m, struct result *
     quern_op *op = NULL;
     size_t count = 0;
 
+    int rows = 0, status;
+
     quern_status e = quern_op_create_range(b->ctx, &l->problem, m, m, &op);
+    if (!e && l->problem.op == QUERN_OP_MOE)
+        e = quern_op_block_rows(op, m, &rows);
     if (!e)
         e = quern_op_launches(op, m, launches, &count);
     if (!e)
         e = quern_op_kernel(op, launches[0].kernel, &info);
-    int status = e ? fail_status(e, l->text) : EXIT_OK;
+    status = e ? fail_status(e, l->text) : bench_layer_rows(l, m, rows);
     if (!status)
         snprintf(symbol, 128, "%s", info.symbol);
     for (size_t i = 0; !status && i < count; i++)
         status = run_launch(l, op, &launches[i], result);
     quern_op_release(op);
     if (!status)
-        result->error = error_of(l, m);
+        result->error = bench_layer_error(l, m);
     return status;
 }
 
@@ -303,15 +148,14 @@ static int count_text(struct bench *b, const struct peer_launch *l, struct resul
     return status;
 }
 
-static int run_peer(struct bench *b, struct layer *l, int64_t m, struct result *result,
+static int run_peer(struct bench *b, struct bench_layer *l, int64_t m, struct result *result,
                     char symbol[128])
 {
     struct peer_launch launch;
-
     bool unknown = false;
 
-    int status = b->peer.kind->launch_of(&b->peer, &l->problem, m, &l->args, &launch);
-    if (status)
+    int status = bench_layer_rows(l, m, b->peer.kind->block_rows);
+    if (status || (status = b->peer.kind->launch_of(&b->peer, &l->problem, m, &l->args, &launch)))
         return status;
     snprintf(symbol, 128, "%s", launch.symbol);
     status = run_one(l, launch.object, launch.object_bytes, &launch.launch, result,
@@ -319,21 +163,20 @@ static int run_peer(struct bench *b, struct layer *l, int64_t m, struct result *
     if (!status && unknown)
         status = count_text(b, &launch, result);
     else if (!status)
-        result->error = error_of(l, m);
+        result->error = bench_layer_error(l, m);
     return status;
 }
 
 /* ---- Report ---------------------------------------------------------------------------------- */
 
-static double per_weight(const struct layer *l, const struct result *r, uint64_t instructions)
+static double per_weight(double weights, const struct result *r, uint64_t instructions)
 {
-    return (double)instructions * r->counts.wave_size /
-           ((double)l->problem.n * (double)l->problem.k);
+    return (double)instructions * r->counts.wave_size / weights;
 }
 
-static json_t *result_json(const struct layer *l, const struct result *r, const char *symbol)
+static json_t *result_json(double weights, const struct result *r, const char *symbol)
 {
-    const double slots = per_weight(l, r, counts_issue_slots(&r->counts));
+    const double slots = per_weight(weights, r, counts_issue_slots(&r->counts));
 
     if (r->by_text)
         return json_make("{s:s, s:f, s:b}", "kernel", symbol, "slots_per_weight", slots,
@@ -342,18 +185,18 @@ static json_t *result_json(const struct layer *l, const struct result *r, const 
                      "max_error", r->error, "counts", counts_json(&r->counts));
 }
 
-static void add_row(struct bench *b, const struct layer *l, int64_t m, const char *whose,
+static void add_row(struct bench *b, const struct bench_layer *l, int64_t m, const char *whose,
                     const struct result *r)
 {
     struct table *const t = &b->table;
-    const double weights = (double)l->problem.n * (double)l->problem.k;
+    const double weights = bench_layer_weights(l, m);
 
     table_cell(t, "%s", whose);
     table_cell(t, "%lld", (long long)l->problem.n);
     table_cell(t, "%lld", (long long)l->problem.k);
     table_cell(t, "%lld", (long long)m);
-    table_cell(t, "%.2f", per_weight(l, r, counts_issue_slots(&r->counts)));
-    table_cell(t, "%.2f", per_weight(l, r, r->counts.lds_accesses));
+    table_cell(t, "%.2f", per_weight(weights, r, counts_issue_slots(&r->counts)));
+    table_cell(t, "%.2f", per_weight(weights, r, r->counts.lds_accesses));
     if (r->by_text) {
         for (int i = 0; i < 2; i++)
             table_cell(t, "-");
@@ -368,58 +211,37 @@ static void add_row(struct bench *b, const struct layer *l, int64_t m, const cha
     table_cell(t, "%.1e", r->error);
 }
 
-static int compare(struct bench *b, struct layer *l, int64_t m)
+static int compare(struct bench *b, struct bench_layer *l, int64_t m)
 {
     char our_symbol[128], peer_symbol[128];
     struct result ours = {.counts = QUERN_INIT(struct quern_sim_counts)}, theirs = ours;
-    const size_t c_bytes = (size_t)m * (size_t)l->problem.n * type_bytes(l->problem.c);
+    const double weights = bench_layer_weights(l, m);
 
-    /* c is filled with NaN before each kernel, so that results it does not write count as wrong */
-    memset(l->c, 0xff, c_bytes);
     int status = run_ours(b, l, m, &ours, our_symbol);
-    if (status)
-        return status;
-    memset(l->c, 0xff, c_bytes);
-    if ((status = run_peer(b, l, m, &theirs, peer_symbol)))
+    if (status || (status = run_peer(b, l, m, &theirs, peer_symbol)))
         return status;
     if (b->runs)
-        json_array_append_new(b->runs,
-                              json_make("{s:s, s:I, s:o, s:o}", "problem", l->text, "m",
-                                        (json_int_t)m, "ours", result_json(l, &ours, our_symbol),
-                                        "peer", result_json(l, &theirs, peer_symbol)));
+        json_array_append_new(b->runs, json_make("{s:s, s:I, s:o, s:o}", "problem", l->text, "m",
+                                                 (json_int_t)m, "ours",
+                                                 result_json(weights, &ours, our_symbol), "peer",
+                                                 result_json(weights, &theirs, peer_symbol)));
     add_row(b, l, m, "quern", &ours);
     add_row(b, l, m, b->peer.kind->name, &theirs);
-    return EXIT_OK;
-}
-
-static int compare_rows(struct bench *b, struct layer *l, int64_t m)
-{
-    const size_t a_bytes = (size_t)m * (size_t)l->problem.k * type_bytes(l->problem.a);
-    const size_t c_bytes = (size_t)m * (size_t)l->problem.n * type_bytes(l->problem.c);
-
-    int status = map(l, l->a, a_bytes, QUERN_SIM_READ, "a");
-    if (!status)
-        status = map(l, l->c, c_bytes, QUERN_SIM_WRITE, "c");
-    if (status || (status = compare(b, l, m)))
-        return status;
-    quern_sim_unmap(l->sim, (uintptr_t)l->args.a);
-    quern_sim_unmap(l->sim, (uintptr_t)l->args.c);
     return EXIT_OK;
 }
 
 static int bench_problem(struct bench *b, const char *given)
 {
     const int64_t m_max = m_most(&b->m_set);
-    struct layer l = {.args = QUERN_INIT(struct quern_args)};
+    struct bench_layer l = {.args = QUERN_INIT(struct quern_args)};
 
     int status = problem_from_text(given, &l.problem, l.text);
     if (status || (status = b->peer.kind->accepts(&l.problem, l.text)))
         return status;
-    if (!(status = allocate(&l, m_max)) && !(status = fill(&l, m_max)))
-        status = map_weights(b, &l);
+    status = bench_layer_make(&l, m_max, b->ctx, b->target.name, &b->common.library);
     for (int64_t m = 0; !status && m_next(&b->m_set, &m);)
-        status = compare_rows(b, &l, m);
-    free_layer(&l);
+        status = compare(b, &l, m);
+    bench_layer_free(&l);
     return status;
 }
 
@@ -469,9 +291,10 @@ int verb_bench(int argc, char **argv)
         "Runs our kernel and the peer's for the same problem on the same operands, on the "
         "software\n"
         "GPU, and prints what each took: issue slots per weight (wave instructions but waits,\n"
-        "times lanes), LDS accesses per weight and passes for each, bytes read per weight, and\n"
+        "times lanes), LDS accesses per weight and passes for each, bytes read per weight (of\n"
+        "op=moe, the weights of experts that are chosen), and\n"
         "the error against double precision. No GPU is timed. Peers: bitsandbytes' published\n"
-        "kernels (nf4, fp4); a plain kernel in Triton (int4).\n"};
+        "kernels (nf4, fp4); plain kernels in Triton (int4; with op=moe, of experts).\n"};
     struct bench b = {0};
     const struct flag flags[] = {
         {"peer", FLAG_CHOICE, &b.peer_choice, "NAME", "whose kernels to compare with",

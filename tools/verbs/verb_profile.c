@@ -188,6 +188,7 @@ int verb_profile(int argc, char **argv)
         {"html", FLAG_TEXT, &p.html, "FILE", "write a page: roofline, and heat map of the code"},
         {"workgroups", FLAG_CHOICE, &p.extent, "WHICH",
          "all; kinds: one of each, scaled; auto (default): by the size", "auto|all|kinds"},
+        CHOICES_FLAG(&p.simulation.choices),
         {0},
     };
 

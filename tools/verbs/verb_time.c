@@ -14,6 +14,7 @@ struct measurement {
     struct common common;
     struct m_set set;
     uint64_t rotate;
+    enum choices_law choices;
     struct quern_problem problem;
     char text[QUERN_TEXT_MAX];
     struct quern_device_info device;
@@ -65,7 +66,7 @@ static int measure(struct measurement *b, int64_t m)
         if (e)
             return fail_status(e, NULL);
     }
-    int status = timing_prepare(b->ctx, &problem, m, b->rotate, &timing);
+    int status = timing_prepare(b->ctx, &problem, m, b->rotate, b->choices, &timing);
     if (!status)
         status = timing_measure(timing, b->op, &result);
     if (!status && is_simulated(&b->target))
@@ -146,6 +147,7 @@ int verb_time(int argc, char **argv)
     const struct flag flags[] = {
         {"m", FLAG_M, &b.set, "LIST", "rows of A, e.g. 1-8 or 1,4,16"},
         {"rotate", FLAG_SIZE, &b.rotate, "BYTES", "of weights that launches go through (512M)"},
+        CHOICES_FLAG(&b.choices),
         {0},
     };
 

@@ -265,7 +265,7 @@ static int tune_kernel(struct tune *t, struct kernel *k)
     struct timing *timing = NULL;
     size_t best = 0;
 
-    const int status = timing_prepare(t->ctx, k->problem, k->m, t->rotate, &timing);
+    const int status = timing_prepare(t->ctx, k->problem, k->m, t->rotate, CHOICES_EVEN, &timing);
     for (size_t i = 0; !status && i < k->count; i++) {
         measure_shape(t, k, i, timing);
         if (k->us[i] > 0 && (k->us[best] == 0 || k->us[i] < k->us[best]))
