@@ -16,7 +16,9 @@
                                 dense product in bf16; `early`: launches that may begin before the
                                 one in front of them ends (QUERN_WEIGHTS_CONSTANT)
     layers_cuda.py time-mixtures  layers of models with experts, some tokens at a time, beside as
-                                many launches of op=gemm as the tokens have choices
+                                many launches of op=gemm as the tokens have choices, and for int4
+                                beside a plain fused kernel in Triton (tests/peers/w4a16.py), whose
+                                best of some shapes counts
 
 `time` prints microseconds a launch: weights are cold (launches rotate over 600 MB, or over the
 experts of a stack), launches are in a CUDA graph of 40 that each wait for the one before, the
@@ -540,6 +542,36 @@ def products_of_experts(experts, n, k, ids):
     return products
 
 
+def fused_in_triton(ctx, problem, m, ids, x, operands, expected):
+    """Microseconds of tests/peers/w4a16.py's kernel for the lists of choices, in the fastest of
+    some shapes; its results for the last list must be the expected ones."""
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "peers"))
+    try:
+        import w4a16
+    except ImportError:
+        return float("nan")
+    experts, top_k, n, k = problem
+    best = float("inf")
+    y = torch.empty_like(expected)
+    for rows in (16,) if m * top_k < 16 * experts else (32, 64):
+        op = ctx.op(f"op=moe wq=int4 group=128 scale=bf16 n={n} k={k} a=bf16 experts={experts} "
+                    f"top_k={top_k} block_rows={rows}", m_max=m)
+        lists = [routed(op, one.to(torch.int32).numpy())[0] for one in ids]
+        for columns, depth, warps in ((32, 128, 4), (64, 64, 4), (64, 128, 4), (128, 64, 4),
+                                      (64, 128, 8), (128, 128, 8)):
+            def fused(i):
+                slots, whose, used = lists[i]
+                w4a16.moe_w4a16[(-(-n // columns), len(whose))](
+                    x, operands["b"].view(torch.int32), operands["scales"], operands["scales"], y, slots, whose,
+                    used, m * top_k, top_k, n, k, 128, False, rows, columns, depth,
+                    num_warps=warps)
+            fused(len(lists) - 1)
+            worst = (y.double() - expected.double()).abs().max() / expected.double().abs().max()
+            assert worst < 0.01, f"Triton's results are wrong: {worst}"
+            best = min(best, microseconds(fused))
+    return best
+
+
 def time_mixture(ctx, name, words, experts, top_k, n, k):
     more = " group=128 scale=bf16" if "int4" in words else ""
     op = ctx.op(f"op=moe {words} n={n} k={k} a=bf16 c=bf16 experts={experts} top_k={top_k}{more}",
@@ -549,18 +581,22 @@ def time_mixture(ctx, name, words, experts, top_k, n, k):
     each = {part: t.reshape(experts, -1) for part, t in operands.items()}
     packed = sum(t.nbytes for t in operands.values()) / experts
     for m in TOKENS:
-        lists, distinct = [], 0
+        lists, chosen, distinct = [], [], 0
         for i in range(LAUNCHES):  # one token takes the experts in turn, more of them at random
             ids = ((torch.arange(top_k) + i * top_k) % experts)[None] if m == 1 else torch.rand(
                 m, experts).topk(top_k).indices
             distinct += ids.unique().numel() / LAUNCHES
+            chosen.append(ids)
             lists.append(dict(zip(("rows", "experts", "rows_used"),
                                   routed(op, ids.to(torch.int32).numpy())[0])))
         x = on_gpu(torch.randn, m, k, dtype=torch.bfloat16)
         y = on_gpu(torch.empty, m * top_k, n, dtype=torch.bfloat16)
         plain, early = (microseconds(lambda i: launch(op, m, a=x, c=y, early=e, **operands,
                                                       **lists[i])) for e in (False, True))
-        apart = dense = float("nan")
+        apart = dense = fused = float("nan")
+        if "int4" in words:
+            launch(op, m, a=x, c=y, **operands, **lists[-1])
+            fused = fused_in_triton(ctx, (experts, top_k, n, k), m, chosen, x, operands, y)
         if m >= 64:
             dense = microseconds(products_of_experts(experts, n, k, ids))
         if m == 1:
@@ -569,7 +605,7 @@ def time_mixture(ctx, name, words, experts, top_k, n, k):
                                                for part, t in each.items()})
                 for j in range(top_k)])
         print(f"{name:22} {m:3} {distinct:6.1f} {plain:9.2f} {packed * distinct / plain / 1e6:6.2f}"
-              f" {early:9.2f} {apart:9.2f} {dense:9.2f}"
+              f" {early:9.2f} {apart:9.2f} {fused:9.2f} {dense:9.2f}"
               f" {2 * m * top_k * n * k / plain / 1e6:7.1f}", flush=True)
 
 
@@ -610,7 +646,7 @@ def main():
             return 1 if check_mixtures(ctx) else 0
         if verb == ["time-mixtures"]:
             print("layer                tokens  experts  us   TB/s  early us  by op=gemm us  "
-                  "dense us  TFLOP/s")
+                  "Triton us  dense us  TFLOP/s")
             for case in MIXTURES:
                 time_mixture(ctx, *case)
                 torch.cuda.empty_cache()
