@@ -562,9 +562,9 @@ def fused_in_triton(ctx, problem, m, ids, x, operands, expected):
             def fused(i):
                 slots, whose, used = lists[i]
                 w4a16.moe_w4a16[(-(-n // columns), len(whose))](
-                    x, operands["b"].view(torch.int32), operands["scales"], operands["scales"], y, slots, whose,
-                    used, m * top_k, top_k, n, k, 128, False, rows, columns, depth,
-                    num_warps=warps)
+                    x, operands["b"].view(torch.int32), operands["scales"], operands["scales"],
+                    y, slots, whose, used, m * top_k, top_k, n, k, 128, False, rows, columns,
+                    depth, num_warps=warps)
             fused(len(lists) - 1)
             worst = (y.double() - expected.double()).abs().max() / expected.double().abs().max()
             assert worst < 0.01, f"Triton's results are wrong: {worst}"
