@@ -85,7 +85,7 @@ static const char lane_masked[] = "v_cndmask_|v_div_fmas_|v_add_co_ci_|v_sub_co_
 /* Instructions whose result is an operand, too: they add to it, or change a part of it. */
 static const char accumulating[] =
     "v_fmac_|v_mac_|v_pk_fmac_|v_dot2c_|v_dot4c_|v_dot8c_|v_dot2acc_|v_writelane_|v_fmamk_none|"
-    "v_movreld_|v_movrelsd_";
+    "v_movreld_|v_movrelsd_|s_fmac_|s_addk_|s_mulk_|s_cmov_|s_cmovk_|s_bitset0_|s_bitset1_";
 
 /* A, B, what is added and, of sparse forms, the result that is added to. */
 static void take_matrix(struct lint_insn *i, const struct target *target, const struct text_insn *t)
@@ -346,6 +346,8 @@ static void take_scalar(struct lint_insn *i, const struct text_insn *t)
     if (!strcmp(m, "s_nop"))
         i->wait_states = (uint8_t)(1 + (t->count ? strtoul(t->operands[0], NULL, 0) & 15 : 0));
     take_operands(i, t, !begins_any(m, no_result));
+    if (begins_any(m, accumulating) && i->def_count)
+        add_use(i, i->defs[0]);
     const bool sets = begins(m, "s_setreg"), gets = begins(m, "s_getreg");
     int32_t field;
     if ((sets || gets) && t->count == 2 && text_hardware_register(t->operands[gets], &field))

@@ -19,7 +19,7 @@
 /* The version of the rules, which entries of the cache carry: raised with every change of what is
  * found. An object that has passed other rules is scanned again; a refusal stays one, whichever
  * rules made it, so that all hosts go on to the same candidate. */
-#define LINT_RULES 6
+#define LINT_RULES 7
 
 /* Whether objects for the target can be scanned. */
 bool lint_knows(const struct target *target);

@@ -149,7 +149,8 @@ def make_ops(tmp_path_factory):
     sanitizers = {"asan": ["-fsanitize=address,undefined"], "tsan": ["-fsanitize=thread"]}
     subprocess.run([*os.environ.get("CC", "cc").split(), f"-I{TOP}/include",
                     *sanitizers.get(build.name, ()), TOP / "tests/cli/ops.c", "-o", program,
-                    f"-L{build}/lib", "-lquern", f"-Wl,-rpath,{build}/lib"], check=True)
+                    f"-L{build}/lib", "-lquern", f"-Wl,-rpath,{build}/lib", "-pthread", "-ldl",
+                    "-lm"], check=True)  # a sanitized library is an archive
 
     def make(cache, problems, env, worker=""):
         done = subprocess.run([program, worker, *problems], capture_output=True, text=True,
