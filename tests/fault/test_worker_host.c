@@ -171,8 +171,8 @@ static ssize_t nothing_yet(int fd, struct msghdr *m, int f)
     return -1;
 }
 
-/* As seen by its host: nothing was sent, and the socket is closed, or is going to be when the kernel
- * has come so far with ending the worker. */
+/* As seen by its host: nothing was sent, and the socket is closed, or is going to be when the
+ * kernel has come so far with ending the worker. */
 static void a_worker_killed_at_birth_is_told(void **state)
 {
     const struct t_world *const w = *state;

@@ -284,8 +284,8 @@ static const struct rdna_case {
     {"gfx1200", ADDC "s_cselect_b32 s0, -1, 0\ns_add_co_u32 s2, s0, 0\n", 32, 1},
     {"gfx1200", ADDC "s_cselect_b32 s1, -1, 0\ns_add_co_u32 s2, s1, 0\n", 32, 1},
     {"gfx1200", ADDC "s_cselect_b32 s4, -1, 0\ns_add_co_u32 s2, s4, 0\n", 32, 0},
-    /* a result that is an operand too: as in bitsandbytes' kOptimizer32bit2State of ROCm 7.14, where
-     * test_lint_foreign_long took one of these waits away */
+    /* a result that is an operand too: as in bitsandbytes' kOptimizer32bit2State of ROCm 7.14,
+     * where test_lint_foreign_long took one of these waits away */
     {"gfx1201", ADDC "s_xor_b32 s1, s8, s9\ns_fmac_f32 s1, s9, s9\n", 32, 1},
     {"gfx1201", ADDC "s_xor_b32 s1, s8, s9\ns_wait_alu 0xfffe\ns_fmac_f32 s1, s9, s9\n", 32, 0},
     {"gfx1201", ADDC "s_mov_b32 s1, s8\ns_addk_co_i32 s1, 5\n", 32, 1},
