@@ -54,6 +54,8 @@ def corrupt(at):
 
 
 def drip(body):
+    body = body or bytes(PATIENCE_S)  # also where an answer has none: its end would be the head's
+
     def send(connection):
         connection.sendall(head("200 OK", len(body)))
         for i in range(PATIENCE_S):

@@ -152,7 +152,7 @@ void t_gpu_open(struct t_gpu *g, const char *target, const char *options,
     struct quern_sim_options o = QUERN_INIT(struct quern_sim_options);
     o.target = target;
     o.check = check;
-    o.isa = isa == QUERN_ISA_X86_64 && !t_has_plain_isa() ? QUERN_ISA_AUTO : isa;
+    o.isa = isa == QUERN_ISA_X86_64 && !t_has_isa("x86_64") ? QUERN_ISA_AUTO : isa;
     o.max_instructions = max_instructions;
     o.arithmetic = QUERN_ARITHMETIC_FAST;
     o.disassembler = (struct quern_disassembler){compiler_disassemble, g->compiler};

@@ -29,11 +29,11 @@ const char *t_worker_path(void)
     return path;
 }
 
-bool t_has_plain_isa(void)
+bool t_has_isa(const char *name)
 {
     char path[PATH_MAX + 64];
 
-    snprintf(path, sizeof path, "%s/libexec/quern/quern-sim-x86_64.so", t_build());
+    snprintf(path, sizeof path, "%s/libexec/quern/quern-sim-%s.so", t_build(), name);
     return !access(path, F_OK);
 }
 

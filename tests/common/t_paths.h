@@ -11,9 +11,9 @@ const char *t_build(void);
 /* The worker executable of this build. */
 const char *t_worker_path(void);
 
-/* Whether this build has the software GPU for the instructions that every x86-64 CPU has: make
- * check builds it only where the machine has no better ones, make check-long always. */
-bool t_has_plain_isa(void);
+/* Whether this build has the software GPU's bodies for a set of instructions, "x86_64" or
+ * "x86_64_v3": make check builds the best that the machine can run alone, make check-long all. */
+bool t_has_isa(const char *name);
 
 /* Number of entries in a directory, "." and ".." not counted; -1 if it cannot be read. */
 int t_count_entries(const char *directory);

@@ -96,7 +96,8 @@ def test_the_aligner_of_an_op(quern, ctx):
         aligner.launch(m=m, topk_ids=given, **written)
         for name, array in lists.items():
             assert np.array_equal(written[name].read(np.int32, array.shape), array), name
-    assert op.aligner(32769) is None  # 65,538 choices
+    many = ctx.op(f"op=moe wq=nf4 n=48 k=128 a=f16 experts={E} top_k={T}", m_max=32769)
+    assert many.aligner(32769) is None  # 65,538 choices
     with pytest.raises(TypeError, match="topk_ids has elements of int64; expected i32"):
         aligner.launch(m=m, topk_ids=ctx.buffer(ids.astype(np.int64)), **written)
     with pytest.raises(ValueError, match=r"topk_ids has 320 bytes; 328 are needed for m=41"):
