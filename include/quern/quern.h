@@ -457,7 +457,7 @@ QUERN_API quern_status quern_ctx_device(quern_ctx *ctx, struct quern_device_info
     X(31, REMOTE_PUT_FAILED, remote_put_failed,                                                    \
       "kernels compiled here that it did not take in time, or was not offered after that")         \
     X(32, REMOTE_CLAIMED, remote_claimed,                                                          \
-      "kernels that this process claimed in the remote before it compiled them")                   \
+      "kernels that this process claimed in the remote, to compile them")                          \
     X(33, REMOTE_AWAITED, remote_awaited,                                                          \
       "kernels that another machine had claimed, and that came from the remote when it had made "  \
       "them")

@@ -140,7 +140,7 @@ quern_status kernel_make(quern_ctx *ctx, const struct plan *plan, enum quern_jit
  * and QUERN_REMOTE_MODE is rw. OF_OPS: the kernel is claimed, and another machine that has claimed
  * it before is waited for, only if remote_grace_ms is unlimited. LEAVE: it is claimed, and
  * QUERN_E_NOT_READY says that another machine has. WAIT: it is claimed, and the other machine
- * waited for, twice as long as claims last at most. */
+ * waited for, some ten minutes at most. */
 enum claims { CLAIMS_OF_OPS, CLAIMS_LEAVE, CLAIMS_WAIT };
 
 /* kernel_make in two steps, so that a caller of many kernels can compile those that no tier has at

@@ -349,7 +349,7 @@ static bool made_meanwhile(quern_ctx *ctx, struct kernel *k, struct kernel_searc
 
 /* Claims the kernel in every tier that has claims, or learns that another machine has. */
 static enum tier_claim claim(quern_ctx *ctx, struct kernel *k, struct kernel_search *search,
-                             int waited_ms)
+                             struct tier_wait *wait)
 {
     enum tier_claim gained = TIER_CLAIM_NONE;
 
@@ -357,7 +357,7 @@ static enum tier_claim claim(quern_ctx *ctx, struct kernel *k, struct kernel_sea
         const struct tier *const t = &ctx->tiers[i];
         enum tier_claim is = TIER_CLAIM_NONE;
         if (t->claim && (t->claims_for_ops || search->claims != CLAIMS_OF_OPS))
-            is = t->claim(t->self, &k->entry_key, waited_ms);
+            is = t->claim(t->self, &k->entry_key, wait);
         if (is == TIER_CLAIM_TAKEN)
             return is;
         if (is != TIER_CLAIM_NONE)
@@ -395,12 +395,12 @@ static int ms_since(uint64_t moment)
 }
 
 /* How long to wait before a tier is asked again for a kernel that another machine makes, after a
- * wait of `waited_ms` and an answer that took `took_ms`: twice as long as before, up to a limit;
+ * wait of `last_ms` and an answer that took `took_ms`: twice as long as before, up to a limit;
  * but also twice as long as the answer took. Else many that wait would keep a slow server from
  * taking the kernel that they wait for. */
-static int next_wait_ms(int waited_ms, int took_ms)
+static int next_wait_ms(int last_ms, int took_ms)
 {
-    const int longer = waited_ms < AWAIT_MS_LONG / 2 ? 2 * waited_ms : AWAIT_MS_LONG;
+    const int longer = last_ms < AWAIT_MS_LONG / 2 ? 2 * last_ms : AWAIT_MS_LONG;
     const int wait = longer > 2 * took_ms ? longer : 2 * took_ms;
 
     return wait < AWAIT_MS_MAX ? wait : AWAIT_MS_MAX;
@@ -410,9 +410,8 @@ static int next_wait_ms(int waited_ms, int took_ms)
  * kernel less and less often, and for the claim now and then, until that is given up, is over, or
  * was waited for too long. True: the other has made it. */
 static bool await_claimant(quern_ctx *ctx, struct kernel *k, struct kernel_search *search,
-                           enum tier_claim is)
+                           enum tier_claim is, struct tier_wait *wait)
 {
-    const uint64_t begun = os_now();
     bool made = false;
     int wait_ms = AWAIT_MS;
 
@@ -422,7 +421,7 @@ static bool await_claimant(quern_ctx *ctx, struct kernel *k, struct kernel_searc
         made = claimant_made(ctx, k, search);
         wait_ms = next_wait_ms(wait_ms, ms_since(asked));
         if (!made && waits % AWAIT_LOOKS == 0)
-            is = claim(ctx, k, search, ms_since(begun));
+            is = claim(ctx, k, search, wait);
     }
     made = made || (is == TIER_CLAIM_INHERITED && claimant_made(ctx, k, search));
     counter_add(&ctx->counters, QUERN_STAT_REMOTE_AWAITED, made);
@@ -433,11 +432,12 @@ static bool await_claimant(quern_ctx *ctx, struct kernel *k, struct kernel_searc
 static quern_status compile_claimed(quern_ctx *ctx, struct kernel *k, struct kernel_search *search)
 {
     const bool leaves = search->claims == CLAIMS_LEAVE;
-    const enum tier_claim is = claim(ctx, k, search, leaves ? TIER_CLAIM_TRY : 0);
+    struct tier_wait wait = {0};
+    const enum tier_claim is = claim(ctx, k, search, leaves ? NULL : &wait);
 
     FAIL_IF(is == TIER_CLAIM_TAKEN && leaves, QUERN_E_NOT_READY, "another machine makes kernel %s",
             k->plan.symbol);
-    if (await_claimant(ctx, k, search, is))
+    if (await_claimant(ctx, k, search, is, &wait))
         return QUERN_OK;
     event_compile(ctx, k, search->begun_ns);
     quern_status status = compile(ctx, k, search);

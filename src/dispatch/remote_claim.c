@@ -11,15 +11,18 @@
 
 #include "base/os.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-/* A claim lasts CLAIM_S, and as long as a slow store takes for the answers that its machine waits
- * for until the kernel is there, which are five where nothing is asked twice, with room to spare;
- * but no longer than CLAIM_S_MAX. */
+/* A claim lasts CLAIM_S, and on a slow store as long as CLAIM_ANSWERS of its answers; but no longer
+ * than CLAIM_S_MAX. Its machine waits for five of them until the kernel is there: for the claim,
+ * as long again before that is read back, for what is read, and for the kernel under both its
+ * keys. The rest is room for a store that gets slower meanwhile. */
 #define CLAIM_ANSWERS 16
 #define CLAIM_S_MAX   300
 #define NS_PER_S      ((uint64_t)1000000000)
+#define NS_PER_MS     ((uint64_t)1000000)
 /* The longest pause before a claim is read back. */
 #define PAUSE_NS_MAX (10 * NS_PER_S)
 
@@ -79,31 +82,69 @@ static bool is_same(const struct claim *a, const struct claim *b)
     return !strcmp(a->token, b->token);
 }
 
+/* Notes which claim is waited for. One that another machine has just put is waited for anew: its
+ * machine has not had its time yet. */
+static void note_claim(struct tier_wait *wait, const struct claim *found, int lasts)
+{
+    const int left = claim_left_s(found), most = left < CLAIM_S_MAX ? left : CLAIM_S_MAX;
+
+    if (!strcmp(wait->claim, found->token))
+        return;
+    snprintf(wait->claim, sizeof wait->claim, "%s", found->token);
+    wait->since = os_now();
+    wait->patience_ms = (most > lasts ? most : lasts) * 1000;
+}
+
+static bool has_waited(uint64_t since, int64_t ms)
+{
+    return (int64_t)((os_now() - since) / NS_PER_MS) >= ms;
+}
+
+/* Puts a claim in the place of one that is over, or where the one that was there is gone, and reads
+ * what is there then; false: the server cannot say. */
+static bool replace(const struct remote_exchange *x, const char *name, const struct claim *mine,
+                    struct claim *found)
+{
+    bool taken = true;
+
+    /* where nothing is, one of many that find it so is to win */
+    if (!*found->token && !put_and_pause(x, name, mine, true, &taken))
+        return false;
+    if (taken && !put_and_pause(x, name, mine, false, &taken))
+        return false;
+    return read_back(x, name, found);
+}
+
 enum tier_claim remote_claim(const struct remote_exchange *x, const struct hash128 *key,
-                             int waited_ms)
+                             struct tier_wait *wait)
 {
     const int lasts = lasts_s(x);
     const struct claim mine = claim_make(CLAIM_MAKES, lasts);
     struct claim found = {0};
     char name[CLAIM_NAME_BYTES];
-    bool taken = waited_ms > 0; /* who waits was told so before */
+    bool taken = wait && wait->begun; /* who asks again was told that a claim is there */
 
     claim_name(key, name);
-    if (waited_ms / 1000 >= 2 * lasts) /* whoever has claimed it: else the wait need not end */
-        return TIER_CLAIM_NONE;
+    if (taken && has_waited(wait->begun, (int64_t)2 * CLAIM_S_MAX * 1000))
+        return TIER_CLAIM_NONE; /* whoever has claimed it by then, so that the wait ends */
     if (!taken && !put_and_pause(x, name, &mine, true, &taken))
         return TIER_CLAIM_NONE;
-    if (taken && waited_ms == TIER_CLAIM_TRY)
+    if (taken && !wait)
         return TIER_CLAIM_TAKEN;
     if (!read_back(x, name, &found))
         return TIER_CLAIM_NONE;
     if (is_same(&found, &mine))
         return TIER_CLAIM_MINE;
-    if (claim_is_over(&found) || waited_ms / 1000 >= lasts) {
-        if (!put_and_pause(x, name, &mine, false, &taken) || !read_back(x, name, &found))
+    if (!wait)
+        return TIER_CLAIM_TAKEN; /* another's that was put at the same time */
+    wait->begun = wait->begun ? wait->begun : os_now();
+    note_claim(wait, &found, lasts);
+    if (!claim_left_s(&found) || has_waited(wait->since, wait->patience_ms)) {
+        if (!replace(x, name, &mine, &found))
             return TIER_CLAIM_NONE;
         if (is_same(&found, &mine))
             return TIER_CLAIM_INHERITED;
+        note_claim(wait, &found, lasts);
     }
     return !*found.token || found.state == CLAIM_LEFT ? TIER_CLAIM_NONE : TIER_CLAIM_TAKEN;
 }

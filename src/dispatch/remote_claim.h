@@ -14,12 +14,12 @@ struct remote_exchange {
     bool (*ask)(void *self, const char *name, const char *bytes, size_t size, bool if_absent,
                 struct remote_answer *answer);
     void *self;
-    int answer_ms; /* how long the server's answers took of late; 0: not known */
+    int answer_ms; /* how long the server took of late to answer for a kernel; 0: not known */
 };
 
 /* As struct tier's functions. */
 enum tier_claim remote_claim(const struct remote_exchange *exchange, const struct hash128 *key,
-                             int waited_ms);
+                             struct tier_wait *wait);
 void remote_disclaim(const struct remote_exchange *exchange, const struct hash128 *key);
 
 #endif

@@ -545,11 +545,11 @@ static struct remote_exchange exchange_of(struct remote_tier *t)
     return (struct remote_exchange){ask_and_wait, t, answer_ms};
 }
 
-static enum tier_claim claim(void *self, const struct hash128 *key, int waited_ms)
+static enum tier_claim claim(void *self, const struct hash128 *key, struct tier_wait *wait)
 {
     struct remote_tier *const t = self;
     const struct remote_exchange exchange = exchange_of(t);
-    const enum tier_claim is = remote_claim(&exchange, key, waited_ms);
+    const enum tier_claim is = remote_claim(&exchange, key, wait);
 
     counter_add(t->counters, QUERN_STAT_REMOTE_CLAIMED,
                 is == TIER_CLAIM_MINE || is == TIER_CLAIM_INHERITED);

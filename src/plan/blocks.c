@@ -72,36 +72,47 @@ static int slice_rows(const struct family *f, const struct quern_problem *proble
     return block_rows < PLAN_MMA_M_MAX ? 0 : model_at_most(block_rows, TILE_ROWS);
 }
 
+/* Makes the kernel of a family for slices of so many rows, and keeps it in *best if that is none
+ * yet, by *status, or takes longer. */
+static void keep_faster(const struct plan *base, const struct family *f, int m_tile,
+                        struct plan *best, quern_status *status)
+{
+    const bool last = m_tile != base->block_rows || base->block_rows >= PLAN_MMA_M_MAX;
+    struct plan one, by = *base;
+
+    by.family = f;
+    if (f->units == PLAN_UNITS_TILES)
+        by.meant_for = by.together * m_tile;
+    if (plan_one(&by, m_tile, last, &one) == QUERN_OK &&
+        (*status != QUERN_OK || block_is_faster(&one, best))) {
+        *best = one;
+        *status = QUERN_OK;
+    }
+}
+
 /* Appends a kernel of op=moe for blocks of so many rows, of the family and the slices, no larger
  * than a block, that the model expects to be the fastest. */
 static quern_status add_block(struct plan_set *set, const struct plan *base, int block_rows)
 {
     static const enum plan_units units[] = {PLAN_UNITS_TILES, PLAN_UNITS_MATRIX, PLAN_UNITS_VECTOR};
     struct plan *const p = &set->plans[set->count];
+    struct plan by = *base;
     quern_status status = QUERN_E_DECLINED;
     bool tried = false;
 
+    by.block_rows = block_rows;
     for (size_t i = 0; i < COUNT(units); i++) {
         const struct family *const f = family_of(&base->problem, base->target, units[i]);
         const int m_tile = f ? slice_rows(f, &base->problem, block_rows) : 0;
-        struct plan one, by = *base;
+        const bool in_lds = units[i] == PLAN_UNITS_TILES && f && !f->m_tiles;
 
-        by.family = f;
-        by.block_rows = block_rows;
         if (!m_tile)
             continue;
         tried = true;
-        if (units[i] == PLAN_UNITS_TILES)
-            by.meant_for = by.together * m_tile;
-        const bool last = m_tile != block_rows || block_rows >= PLAN_MMA_M_MAX;
-        if (plan_one(&by, m_tile, last, &one) == QUERN_OK &&
-            (status != QUERN_OK || block_is_faster(&one, p))) {
-            *p = one;
-            status = QUERN_OK;
-        }
+        keep_faster(&by, f, m_tile, p, &status);
         /* the model does not know how often waves of the others load A: counted on gfx942 (int4,
          * 4096 tokens of Qwen3-30B), loads took them 367 us, and tiles 320 us in all */
-        if (status == QUERN_OK && units[i] == PLAN_UNITS_TILES && !f->m_tiles)
+        if (status == QUERN_OK && in_lds)
             break;
     }
     /* a family that declines says why itself */
@@ -162,9 +173,10 @@ static bool block_pays(const struct plan *base, int rows, int others, int choice
     struct plan by = *base;
     struct quern_problem *const q = &by.problem;
 
-    q->group = model_at_most(q->group, 256);
-    q->n = 4096;
-    q->k = q->group * (4096 / q->group);
+    q->n = q->k = 4096;
+    q->group = model_at_most(q->group, 4096); /* a power of two, or a row's length, -1 */
+    q->c = q->a;
+    q->bias = 0;
     q->act = 0;
     q->glu = 0;
     by.together = q->experts;

@@ -9,6 +9,7 @@
 #include "store/internal.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -45,9 +46,11 @@ struct claim claim_make(enum claim_state state, int lasts_s)
     return claim;
 }
 
-bool claim_is_over(const struct claim *claim)
+int claim_left_s(const struct claim *claim)
 {
-    return now_s() >= claim->until;
+    const uint64_t now = now_s(), left = now < claim->until ? claim->until - now : 0;
+
+    return left < INT_MAX ? (int)left : INT_MAX;
 }
 
 size_t claim_write(const struct claim *c, char text[CLAIM_BYTES_MAX])

@@ -2,8 +2,8 @@
 /*
  * A claim: a few words that a machine writes beside the entries of a remote cache before it
  * compiles one of them, so that others that lack the same entry wait for it. It is not signed, and
- * nothing that runs depends on it: whoever may write there can make others wait for as long as a
- * claim lasts and no longer, or have them compile what another compiles as well.
+ * nothing that runs depends on it: whoever may write there can make others wait for some minutes and
+ * no longer, or have them compile what another compiles as well.
  */
 #ifndef QUERN_STORE_CLAIM_H
 #define QUERN_STORE_CLAIM_H
@@ -35,8 +35,8 @@ struct claim {
 void claim_name(const struct hash128 *key, char name[CLAIM_NAME_BYTES]);
 /* A claim from now on, for so many seconds, with a token of its own. */
 struct claim claim_make(enum claim_state state, int lasts_s);
-/* Whether its time is over, by this machine's clock. */
-bool claim_is_over(const struct claim *claim);
+/* Seconds until its time is over, by this machine's clock; 0: it is. */
+int claim_left_s(const struct claim *claim);
 /* Writes it; the number of bytes. */
 size_t claim_write(const struct claim *claim, char text[CLAIM_BYTES_MAX]);
 /* Reads what a server sent for a claim; false: it is none. */

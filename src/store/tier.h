@@ -23,9 +23,13 @@ enum tier_answer { TIER_MISS, TIER_HIT, TIER_PENDING };
  * looked for once more. TAKEN: another machine makes it. */
 enum tier_claim { TIER_CLAIM_NONE, TIER_CLAIM_MINE, TIER_CLAIM_INHERITED, TIER_CLAIM_TAKEN };
 
-/* As waited_ms of a claim: the caller will not wait, so that a claim which is there is not even
- * read, and one question answers. */
-#define TIER_CLAIM_TRY (-1)
+/* A caller's wait for what another machine has claimed; starts as zeros, and is the tier's own. */
+struct tier_wait {
+    uint64_t begun;  /* by os_now, when the caller first asked; 0: it has not */
+    char claim[33];  /* the claim that is waited for; "": none was seen */
+    uint64_t since;  /* when that was first seen */
+    int patience_ms; /* how long it is waited for from then on */
+};
 
 /* One question to one tier. When it is asked again it may be a copy, in another place. */
 struct tier_get {
@@ -62,10 +66,11 @@ struct tier {
     int (*lock)(void *self, const struct hash128 *key, int deadline_ms);
     void (*unlock)(void *self, int lock);
     /* Claims a kernel for this process before it is compiled, of all machines that share the tier:
-     * see enum tier_claim. A caller that was told TAKEN asks again, now and then, with the time for
-     * which it has waited by then; when that is longer than claims last, the claim is replaced.
-     * Waits for the server's answers. Null: no claims. */
-    enum tier_claim (*claim)(void *self, const struct hash128 *key, int waited_ms);
+     * see enum tier_claim. A caller that was told TAKEN asks again, now and then, with the same
+     * wait; a claim that was waited for longer than it lasts is replaced. With a null wait the
+     * caller will not wait, so that a claim which is there is not even read, and one question
+     * answers. Waits for the server's answers. Null: no claims. */
+    enum tier_claim (*claim)(void *self, const struct hash128 *key, struct tier_wait *wait);
     /* Gives up a claim, as nothing was put for it, so that nobody waits any longer. */
     void (*disclaim)(void *self, const struct hash128 *key);
     /* Whether ops, too, claim what they lack and wait for what others have claimed, as their host

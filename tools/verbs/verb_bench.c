@@ -129,12 +129,17 @@ static int run_ours(struct bench *b, struct bench_layer *l, int64_t m, struct re
 }
 
 /* Counts a kernel's instructions in its disassembly: it has some that the software GPU does not
- * know. */
-static int count_text(struct bench *b, const struct peer_launch *l, struct result *result)
+ * know. Of a mixture's workgroups those count that have a block in use; the others leave at once.
+ */
+static int count_text(struct bench *b, const struct bench_layer *layer, const struct peer_launch *l,
+                      struct result *result)
 {
+    const int block_rows = b->peer.kind->block_rows;
+    const uint64_t slices = layer->problem.op == QUERN_OP_MOE
+                                ? (uint64_t)(layer->rows_used / block_rows)
+                                : l->launch.grid[1];
     const unsigned lanes = b->target.wave_size;
-    const uint64_t waves =
-        (uint64_t)l->launch.grid[0] * l->launch.grid[1] * (l->launch.block[0] / lanes);
+    const uint64_t waves = l->launch.grid[0] * slices * (l->launch.block[0] / lanes);
     struct static_count count;
 
     const int status = static_count(b->ctx, b->target.name, l->object, l->object_bytes, l->symbol,
@@ -161,7 +166,7 @@ static int run_peer(struct bench *b, struct bench_layer *l, int64_t m, struct re
     status = run_one(l, launch.object, launch.object_bytes, &launch.launch, result,
                      launch.trips ? &unknown : NULL);
     if (!status && unknown)
-        status = count_text(b, &launch, result);
+        status = count_text(b, l, &launch, result);
     else if (!status)
         result->error = bench_layer_error(l, m);
     return status;
