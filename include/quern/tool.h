@@ -381,9 +381,9 @@ typedef int (*quern_made_fn)(void *user, size_t layer, const struct quern_progre
  * were made or came from a remote. A remote is asked for up to 96 kernels ahead of the first that
  * is not there yet, and what comes from it reaches the disk together. Where the remote is an object
  * store and QUERN_REMOTE_MODE is rw, kernels that it lacks are claimed; those that another machine
- * has claimed come last, and are waited for, some ten minutes at most. What fails of a layer is told
- * to `made` alone: the result is QUERN_OK all the same, or QUERN_E_CANCELLED, QUERN_E_ARGUMENT or
- * QUERN_E_MEMORY for the call as a whole. Blocks.
+ * has claimed come last, and are waited for, some ten minutes at most. What fails of a layer is
+ * told to `made` alone: the result is QUERN_OK all the same, or QUERN_E_CANCELLED,
+ * QUERN_E_ARGUMENT or QUERN_E_MEMORY for the call as a whole. Blocks.
  */
 QUERN_API quern_status quern_make(quern_ctx *ctx, const struct quern_layer *layers, size_t count,
                                   quern_made_fn made, void *user);

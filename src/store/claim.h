@@ -2,8 +2,8 @@
 /*
  * A claim: a few words that a machine writes beside the entries of a remote cache before it
  * compiles one of them, so that others that lack the same entry wait for it. It is not signed, and
- * nothing that runs depends on it: whoever may write there can make others wait for some minutes and
- * no longer, or have them compile what another compiles as well.
+ * nothing that runs depends on it: whoever may write there can make others wait for some minutes
+ * and no longer, or have them compile what another compiles as well.
  */
 #ifndef QUERN_STORE_CLAIM_H
 #define QUERN_STORE_CLAIM_H
