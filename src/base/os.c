@@ -109,6 +109,11 @@ uint64_t os_now(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+int64_t os_ms_since(uint64_t moment)
+{
+    return (int64_t)((os_now() - moment) / 1000000);
+}
+
 int os_read_file(const char *path, size_t limit, char **bytes, size_t *size)
 {
     /* O_NONBLOCK: opening a fifo must not hang; it has no effect on regular files */

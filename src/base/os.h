@@ -96,6 +96,8 @@ extern struct os os;
 
 /* Monotonic time in nanoseconds. */
 uint64_t os_now(void);
+/* Milliseconds since a moment that os_now told. */
+int64_t os_ms_since(uint64_t moment);
 
 /* Reads a whole regular file of at most `limit` bytes into malloc'ed memory with a NUL behind it.
  * Returns 0, or an errno: EFBIG over the limit, EINVAL not a regular file. */

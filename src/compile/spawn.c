@@ -192,9 +192,9 @@ static int receive_start(struct spawned *spawned, const char **stage)
 
     const ssize_t n = os.recvmsg(spawned->sock, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     if (n != 1) {
-        /* Nothing came: it was killed before it could send a byte. The end of what it sends may
-         * not be there yet (EAGAIN), for the kernel lets this process go on before it closes the
-         * other's descriptors. */
+        /* Nothing came, as the program was killed before it could send a byte. Its end of the
+         * socket may still be open (EAGAIN): when a process is killed, the kernel first lets go on
+         * who waits for it by CLONE_VFORK, and then closes its descriptors. */
         *stage = "recvmsg";
         return n < 0 && errno != EAGAIN ? errno : ECHILD;
     }

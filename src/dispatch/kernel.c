@@ -389,11 +389,6 @@ static bool claimant_made(quern_ctx *ctx, struct kernel *k, struct kernel_search
     return false;
 }
 
-static int ms_since(uint64_t moment)
-{
-    return (int)((os_now() - moment) / 1000000);
-}
-
 /* How long to wait before a tier is asked again for a kernel that another machine makes, after a
  * wait of `last_ms` and an answer that took `took_ms`: twice as long as before, up to a limit;
  * but also twice as long as the answer took. Else many that wait would keep a slow server from
@@ -419,7 +414,7 @@ static bool await_claimant(quern_ctx *ctx, struct kernel *k, struct kernel_searc
         os.nanosleep(&(struct timespec){wait_ms / 1000, wait_ms % 1000 * 1000000L}, NULL);
         const uint64_t asked = os_now();
         made = claimant_made(ctx, k, search);
-        wait_ms = next_wait_ms(wait_ms, ms_since(asked));
+        wait_ms = next_wait_ms(wait_ms, (int)os_ms_since(asked));
         if (!made && waits % AWAIT_LOOKS == 0)
             is = claim(ctx, k, search, wait);
     }

@@ -15,14 +15,15 @@
 #include <string.h>
 #include <time.h>
 
-/* A claim lasts CLAIM_S, and on a slow store as long as CLAIM_ANSWERS of its answers; but no longer
- * than CLAIM_S_MAX. Its machine waits for five of them until the kernel is there: for the claim,
- * as long again before that is read back, for what is read, and for the kernel under both its
- * keys. The rest is room for a store that gets slower meanwhile. */
+/* A claim lasts for CLAIM_S, some times as long as a kernel takes to compile on a busy machine, and
+ * for the time of CLAIM_ANSWERS answers of the store, but no longer than CLAIM_S_MAX in all. Before
+ * the kernel is there its machine waits for about five answers: one to the claim, as long again
+ * before that is read back, one to that, and one to the kernel under each of its two keys. The
+ * rest is room for a store that gets slower meanwhile. */
+#define CLAIM_S       30
 #define CLAIM_ANSWERS 16
 #define CLAIM_S_MAX   300
 #define NS_PER_S      ((uint64_t)1000000000)
-#define NS_PER_MS     ((uint64_t)1000000)
 /* The longest pause before a claim is read back. */
 #define PAUSE_NS_MAX (10 * NS_PER_S)
 
@@ -95,11 +96,6 @@ static void note_claim(struct tier_wait *wait, const struct claim *found, int la
     wait->patience_ms = (most > lasts ? most : lasts) * 1000;
 }
 
-static bool has_waited(uint64_t since, int64_t ms)
-{
-    return (int64_t)((os_now() - since) / NS_PER_MS) >= ms;
-}
-
 /* Puts a claim in the place of one that is over, or where the one that was there is gone, and reads
  * what is there then; false: the server cannot say. */
 static bool replace(const struct remote_exchange *x, const char *name, const struct claim *mine,
@@ -125,7 +121,7 @@ enum tier_claim remote_claim(const struct remote_exchange *x, const struct hash1
     bool taken = wait && wait->begun; /* who asks again was told that a claim is there */
 
     claim_name(key, name);
-    if (taken && has_waited(wait->begun, (int64_t)2 * CLAIM_S_MAX * 1000))
+    if (taken && os_ms_since(wait->begun) >= 2 * CLAIM_S_MAX * 1000)
         return TIER_CLAIM_NONE; /* whoever has claimed it by then, so that the wait ends */
     if (!taken && !put_and_pause(x, name, &mine, true, &taken))
         return TIER_CLAIM_NONE;
@@ -139,7 +135,7 @@ enum tier_claim remote_claim(const struct remote_exchange *x, const struct hash1
         return TIER_CLAIM_TAKEN; /* another's that was put at the same time */
     wait->begun = wait->begun ? wait->begun : os_now();
     note_claim(wait, &found, lasts);
-    if (!claim_left_s(&found) || has_waited(wait->since, wait->patience_ms)) {
+    if (!claim_left_s(&found) || os_ms_since(wait->since) >= wait->patience_ms) {
         if (!replace(x, name, &mine, &found))
             return TIER_CLAIM_NONE;
         if (is_same(&found, &mine))

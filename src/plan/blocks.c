@@ -43,6 +43,7 @@ static const struct block_size listed_blocks[] = {
 static const struct block_size tiled_blocks[] = {
     {1, NO_TWO, 0}, {8, 2, 2},     {8, 8, 6},   {8, 64, 12},
     {16, 128, 16},  {32, 384, 16}, {64, 0, 16}, {0}};
+
 /* Most choices for which blocks are of such a size. Two of c choices among E experts are of the
  * same with a chance of some c^2 / 2E (the birthday problem). */
 static int64_t choices_of(const struct block_size *b, const struct quern_problem *q)
@@ -72,47 +73,36 @@ static int slice_rows(const struct family *f, const struct quern_problem *proble
     return block_rows < PLAN_MMA_M_MAX ? 0 : model_at_most(block_rows, TILE_ROWS);
 }
 
-/* Makes the kernel of a family for slices of so many rows, and keeps it in *best if that is none
- * yet, by *status, or takes longer. */
-static void keep_faster(const struct plan *base, const struct family *f, int m_tile,
-                        struct plan *best, quern_status *status)
-{
-    const bool last = m_tile != base->block_rows || base->block_rows >= PLAN_MMA_M_MAX;
-    struct plan one, by = *base;
-
-    by.family = f;
-    if (f->units == PLAN_UNITS_TILES)
-        by.meant_for = by.together * m_tile;
-    if (plan_one(&by, m_tile, last, &one) == QUERN_OK &&
-        (*status != QUERN_OK || block_is_faster(&one, best))) {
-        *best = one;
-        *status = QUERN_OK;
-    }
-}
-
 /* Appends a kernel of op=moe for blocks of so many rows, of the family and the slices, no larger
  * than a block, that the model expects to be the fastest. */
 static quern_status add_block(struct plan_set *set, const struct plan *base, int block_rows)
 {
     static const enum plan_units units[] = {PLAN_UNITS_TILES, PLAN_UNITS_MATRIX, PLAN_UNITS_VECTOR};
     struct plan *const p = &set->plans[set->count];
-    struct plan by = *base;
     quern_status status = QUERN_E_DECLINED;
     bool tried = false;
 
-    by.block_rows = block_rows;
     for (size_t i = 0; i < COUNT(units); i++) {
         const struct family *const f = family_of(&base->problem, base->target, units[i]);
         const int m_tile = f ? slice_rows(f, &base->problem, block_rows) : 0;
-        const bool in_lds = units[i] == PLAN_UNITS_TILES && f && !f->m_tiles;
+        struct plan one, by = *base;
 
+        by.family = f;
+        by.block_rows = block_rows;
         if (!m_tile)
             continue;
         tried = true;
-        keep_faster(&by, f, m_tile, p, &status);
+        if (units[i] == PLAN_UNITS_TILES)
+            by.meant_for = by.together * m_tile;
+        const bool last = m_tile != block_rows || block_rows >= PLAN_MMA_M_MAX;
+        if (plan_one(&by, m_tile, last, &one) == QUERN_OK &&
+            (status != QUERN_OK || block_is_faster(&one, p))) {
+            *p = one;
+            status = QUERN_OK;
+        }
         /* the model does not know how often waves of the others load A: counted on gfx942 (int4,
          * 4096 tokens of Qwen3-30B), loads took them 367 us, and tiles 320 us in all */
-        if (status == QUERN_OK && in_lds)
+        if (status == QUERN_OK && units[i] == PLAN_UNITS_TILES && !f->m_tiles)
             break;
     }
     /* a family that declines says why itself */
@@ -185,10 +175,11 @@ static bool block_pays(const struct plan *base, int rows, int others, int choice
 }
 
 /*
- * The sizes of blocks on AMD's matrix units. Blocks of 32 rows are in between where tiles in LDS of
- * 64 rows are dear for experts that have 16. Tiles of 128 rows decode weights half as often, which
- * does not pay where products are what takes the time, as on gfx90a; nor with fewer choices for
- * each expert than these, for what they leave empty.
+ * The sizes of blocks on AMD's matrix units. Blocks of 64 rows waste most of a tile in LDS while an
+ * expert has 16 choices, so that blocks of 32, which other kernels take, pay on parts where such
+ * tiles take longer than reading the weights. Blocks of 128 decode each weight half as often as
+ * those of 64. They do not pay where products take longer than decoding, as on gfx90a, and with
+ * fewer than 384 choices for each expert too many of their rows would be empty.
  */
 static void matrix_blocks(const struct plan *base, struct block_size blocks[6])
 {
@@ -196,9 +187,9 @@ static void matrix_blocks(const struct plan *base, struct block_size blocks[6])
     struct block_size *b = blocks;
 
     *b++ = (struct block_size){1, NO_TWO, 0};
-    *b++ = (struct block_size){16, 128, 10};
+    *b++ = (struct block_size){16, 8 * 16, 10};
     if (middle)
-        *b++ = (struct block_size){32, 384, 16};
+        *b++ = (struct block_size){32, 24 * 16, 16};
     *b++ = (struct block_size){64, high ? 384 * 16 : 0, 16};
     if (high)
         *b++ = (struct block_size){128, 0, 16};

@@ -14,9 +14,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* How long a claim lasts where the store answers at once: some times as long as a kernel takes to
- * compile on a busy machine. */
-#define CLAIM_S          30
 #define CLAIM_NAME_BYTES 64
 #define CLAIM_BYTES_MAX  96 /* as written */
 

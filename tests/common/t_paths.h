@@ -11,8 +11,9 @@ const char *t_build(void);
 /* The worker executable of this build. */
 const char *t_worker_path(void);
 
-/* Whether this build has the software GPU's bodies for a set of instructions, "x86_64" or
- * "x86_64_v3": make check builds the best that the machine can run alone, make check-long all. */
+/* Whether this build has the software GPU for CPUs of a level, as its file names it: "x86_64" or
+ * "x86_64_v3". make check builds only the best that the machine can run, make check-long all that
+ * it can run. */
 bool t_has_isa(const char *name);
 
 /* Number of entries in a directory, "." and ".." not counted; -1 if it cannot be read. */

@@ -107,8 +107,7 @@ static int run_ours(struct bench *b, struct bench_layer *l, int64_t m, struct re
     struct quern_kernel_info info = QUERN_INIT(struct quern_kernel_info);
     quern_op *op = NULL;
     size_t count = 0;
-
-    int rows = 0, status;
+    int rows = 0; /* of a mixture's blocks */
 
     quern_status e = quern_op_create_range(b->ctx, &l->problem, m, m, &op);
     if (!e && l->problem.op == QUERN_OP_MOE)
@@ -117,7 +116,7 @@ static int run_ours(struct bench *b, struct bench_layer *l, int64_t m, struct re
         e = quern_op_launches(op, m, launches, &count);
     if (!e)
         e = quern_op_kernel(op, launches[0].kernel, &info);
-    status = e ? fail_status(e, l->text) : bench_layer_rows(l, m, rows);
+    int status = e ? fail_status(e, l->text) : bench_layer_rows(l, m, rows);
     if (!status)
         snprintf(symbol, 128, "%s", info.symbol);
     for (size_t i = 0; !status && i < count; i++)
@@ -296,10 +295,10 @@ int verb_bench(int argc, char **argv)
         "Runs our kernel and the peer's for the same problem on the same operands, on the "
         "software\n"
         "GPU, and prints what each took: issue slots per weight (wave instructions but waits,\n"
-        "times lanes), LDS accesses per weight and passes for each, bytes read per weight (of\n"
-        "op=moe, the weights of experts that are chosen), and\n"
-        "the error against double precision. No GPU is timed. Peers: bitsandbytes' published\n"
-        "kernels (nf4, fp4); plain kernels in Triton (int4; with op=moe, of experts).\n"};
+        "times lanes), LDS accesses per weight and passes for each, bytes read per weight, and\n"
+        "the error against double precision. Of op=moe the weights of the chosen experts count.\n"
+        "No GPU is timed. Peers: bitsandbytes' published kernels (nf4, fp4); plain kernels in\n"
+        "Triton (int4, and op=moe of int4).\n"};
     struct bench b = {0};
     const struct flag flags[] = {
         {"peer", FLAG_CHOICE, &b.peer_choice, "NAME", "whose kernels to compare with",
