@@ -138,40 +138,31 @@ static double weight_bytes(const struct quern_problem *problem)
     return bytes;
 }
 
-/* Cycles of a launch of AMD's for `choices` choices for each expert, in blocks of so many rows of
- * which each expert's last is half full. Weights come from memory once for each expert. 0: there is
- * no kernel for these. */
-static int64_t block_cycles(const struct plan *base, int rows, int choices)
+/* Cycles of a launch of AMD's for `choices` choices for each expert, in blocks of which each
+ * expert's last is half full. Weights come from memory once for each expert. */
+static int64_t block_cycles(const struct plan *p, int choices)
 {
-    const int64_t experts = base->problem.experts;
-    const int64_t blocks = experts * (2 * choices + rows) / (2 * rows);
-    struct plan_set set = {0};
+    const int64_t rows = p->block_rows;
+    const int64_t blocks = p->problem.experts * (2 * choices + rows) / (2 * rows);
+    const int64_t cycles = plan_cycles(p, blocks * (rows / p->m_tile));
+    const int64_t memory = (int64_t)target_memory_cycles(p->target, weight_bytes(&p->problem));
 
-    if (add_block(&set, base, rows) != QUERN_OK)
-        return 0;
-    const int64_t cycles = plan_cycles(set.plans, blocks * (rows / set.plans->m_tile));
-    const int64_t memory =
-        (int64_t)target_memory_cycles(base->target, weight_bytes(&base->problem));
     return cycles > memory ? cycles : memory;
 }
 
-/* Whether blocks of so many rows are modelled to take 4 % less time, or less yet, than those of
- * `others`. The layer has a size of its own, since gate and up and down must have the same blocks.
- */
-static bool block_pays(const struct plan *base, int rows, int others, int choices)
+/* Whether the blocks of one kernel are modelled to take 4 % less time, or less yet, than those of
+ * the other. Null: there is no such kernel. */
+static bool block_pays(const struct plan *p, const struct plan *other, int choices)
 {
-    struct plan by = *base;
-    struct quern_problem *const q = &by.problem;
+    return p && other && block_cycles(p, choices) * 25 < block_cycles(other, choices) * 24;
+}
 
-    q->n = q->k = 4096;
-    q->group = model_at_most(q->group, 4096); /* a power of two, or a row's length, -1 */
-    q->c = q->a;
-    q->bias = 0;
-    q->act = 0;
-    q->glu = 0;
-    by.together = q->experts;
-    const int64_t cycles = block_cycles(&by, rows, choices);
-    return cycles && cycles * 25 < block_cycles(&by, others, choices) * 24;
+/* The kernel for blocks of so many rows, in *set; null: there is none. */
+static const struct plan *block_plan(struct plan_set *set, const struct plan *base, int rows)
+{
+    const size_t at = set->count;
+
+    return add_block(set, base, rows) == QUERN_OK ? &set->plans[at] : NULL;
 }
 
 /*
@@ -183,9 +174,22 @@ static bool block_pays(const struct plan *base, int rows, int others, int choice
  */
 static void matrix_blocks(const struct plan *base, struct block_size blocks[6])
 {
-    const bool middle = block_pays(base, 32, 64, 16), high = block_pays(base, 128, 64, 384);
+    struct plan_set set = {0};
+    struct plan by = *base;
+    struct quern_problem *const q = &by.problem;
     struct block_size *b = blocks;
 
+    /* a layer of a size of its own, since gate and up and down must have the same blocks */
+    q->n = q->k = 4096;
+    q->group = model_at_most(q->group, 4096); /* a power of two, or a row's length, -1 */
+    q->c = q->a;
+    q->bias = 0;
+    q->act = 0;
+    q->glu = 0;
+    by.together = q->experts;
+    const struct plan *const of_64 = block_plan(&set, &by, 64);
+    const bool middle = block_pays(block_plan(&set, &by, 32), of_64, 16);
+    const bool high = block_pays(block_plan(&set, &by, 128), of_64, 384);
     *b++ = (struct block_size){1, NO_TWO, 0};
     *b++ = (struct block_size){16, 8 * 16, 10};
     if (middle)
