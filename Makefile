@@ -19,8 +19,9 @@ STD      := -std=c11 -D_GNU_SOURCE
 DEPINC   := $(if $(wildcard $(DEPS)/usr),-isystem $(DEPS)/usr/include)
 override CPPFLAGS += -Iinclude -Isrc -I$(B)/gen $(DEPINC)
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
+# A section for each function, so that the shared library leaves out what the command alone calls.
 COMPILE  = $(CC) $(STD) $(CPPFLAGS) $(CFLAGS) $(SANFLAGS) $(WARN) -fPIC -fvisibility=hidden \
-           -pthread -MMD -MP
+           -ffunction-sections -fdata-sections -pthread -MMD -MP
 comma    := ,
 DEPDIR   := $(DEPS)/usr/lib/x86_64-linux-gnu
 DEPLIB   := $(if $(wildcard $(DEPS)/usr),-L$(DEPDIR) -Wl$(comma)-rpath$(comma)$(abspath $(DEPDIR)))
@@ -251,7 +252,7 @@ $(1)/libquern.a: $(2)
 $(1)/libquern.so: $(2) src/quern.map
 	@mkdir -p $$(@D)
 	$$(call say,LD,$$@)
-	$$(Q)$$(CC) -shared $$(SANFLAGS) -Wl,-soname,libquern.so.0 \
+	$$(Q)$$(CC) -shared $$(SANFLAGS) -Wl,-soname,libquern.so.0 -Wl,--gc-sections \
 	    -Wl,--version-script=src/quern.map $$(if $$(SAN),,-Wl$$(comma)--no-undefined) \
 	    -o $$@ $(2) $$(INSIDE) $$(LDLIBS)
 	$$(Q)ln -sf libquern.so $(1)/libquern.so.0
