@@ -141,8 +141,9 @@ static quern_status no_kernel_for_rows(int64_t m)
          m);
 }
 
-/* Kernels of op=moe number slots in 32 bits: so many whole blocks of any size can be numbered. */
-#define SLOTS_MAX ((int64_t)UINT32_MAX - (PROBLEM_BLOCK_ROWS_MAX - 1))
+/* Kernels of op=moe number the bytes of `rows`, four for a slot, in 32 bits: so many slots, in
+ * whole blocks of any size, can be numbered. */
+#define SLOTS_MAX ((int64_t)UINT32_MAX / 4 - (PROBLEM_BLOCK_ROWS_MAX - 1))
 
 /* Gives a launch of op=moe slices for so many slots, which a host that knows them gives; 0: for the
  * most that m rows can have. */

@@ -330,9 +330,6 @@ quern_status bundle_sign_update(struct bundle *p, crypto_sign_state *state)
 
 /* ---- what is proven -------------------------------------------------------------------------- */
 
-#define PROOF   "# proof "
-#define VERSION "# quern base kernels, version "
-
 /* Reads the manifest's proofs; false unless there are as many as there must be. */
 static bool read_proofs(struct bundle *p, uint8_t *proofs)
 {
@@ -342,9 +339,9 @@ static bool read_proofs(struct bundle *p, uint8_t *proofs)
 
     for (const char *at = p->info.manifest; at; at = strchr(at, '\n')) {
         at += *at == '\n';
-        if (strncmp(at, PROOF, strlen(PROOF)) != 0)
+        if (strncmp(at, BUNDLE_PROOF, strlen(BUNDLE_PROOF)) != 0)
             continue;
-        at += strlen(PROOF);
+        at += strlen(BUNDLE_PROOF);
         if (count == wanted ||
             sodium_hex2bin(proofs + count * BUNDLE_PROOF_BYTES, BUNDLE_PROOF_BYTES, at,
                            strcspn(at, "\n"), NULL, &got, NULL) ||
@@ -358,12 +355,13 @@ static bool read_proofs(struct bundle *p, uint8_t *proofs)
 quern_status bundle_prove(struct bundle *p, const uint8_t digest[BUNDLE_PROOF_BYTES])
 {
     const char *const own = p->info.manifest;
-    const bool says = !strncmp(own, VERSION, strlen(VERSION));
+    const bool says = !strncmp(own, BUNDLE_BASE_MANIFEST, strlen(BUNDLE_BASE_MANIFEST));
     uint8_t head[BUNDLE_PROOF_BYTES];
 
     crypto_generichash(head, sizeof head, p->head, p->layout.end, NULL, 0);
     if (memcmp(head, digest, sizeof head)) {
-        const char *const version = says ? own + strlen(VERSION) : "an unknown version";
+        const char *const version =
+            says ? own + strlen(BUNDLE_BASE_MANIFEST) : "an unknown version";
         FAIL(QUERN_E_OBJECT,
              "the bundle, of %s%.*s, is not the one that this library, of quern %d.%d.%d, was "
              "built with",

@@ -77,7 +77,7 @@ quern_status bundle_entry(const struct bundle *bundle, uint64_t index, struct ha
 struct bundle_content {
     const struct store_record *records;
     size_t count;
-    const char *manifest; /* NUL-terminated; may be null */
+    const char *manifest; /* NUL-terminated; may be null. That of base kernels, without proofs. */
     uint64_t serial;
     const char *tuning; /* as the manifest */
 };
@@ -95,10 +95,11 @@ quern_status bundle_sign_update(struct bundle *bundle, struct crypto_sign_ed2551
 
 /*
  * Proves that a bundle is the one whose head has this BLAKE2b, and every entry the one that was in
- * it: the head's manifest has a line "# proof HEX" for each, in the order of keys, and one for the
- * dictionary behind them. So nothing but the head is read here, and an entry is compared with its
- * proof when it is asked for. To be called before any other thread has the bundle. QUERN_E_OBJECT
- * names the version of quern that the manifest says the bundle is of, if it is another.
+ * it: bundle_write gives the manifest of base kernels a line "# proof HEX" for each, in the order
+ * of keys, and one for the dictionary behind them. So nothing but the head is read here, and an
+ * entry is compared with its proof when it is asked for. To be called before any other thread has
+ * the bundle. QUERN_E_OBJECT names the version of quern that the manifest says the bundle is of, if
+ * it is another.
  */
 #define BUNDLE_PROOF_BYTES 32 /* nobody can make other bytes with the same digest */
 quern_status bundle_prove(struct bundle *bundle, const uint8_t digest[BUNDLE_PROOF_BYTES]);

@@ -9,6 +9,10 @@
 #define BUNDLE_CANARY      "QKBND\r\n\x1a"
 #define BUNDLE_SIGN_CANARY "QKSIG\r\n\x1a"
 
+/* How the manifest of a bundle of base kernels begins, and a line of it that proves a part. */
+#define BUNDLE_BASE_MANIFEST "# quern base kernels, version "
+#define BUNDLE_PROOF         "# proof "
+
 enum {
     BUNDLE_AT_CANARY = 0,
     BUNDLE_AT_VERSION = 8,       /* u32 */

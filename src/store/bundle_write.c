@@ -2,6 +2,7 @@
 /* Making a bundle. Nothing but its content decides its bytes: no time, no path, no order of files.
  */
 #include "base/os.h"
+#include "base/str.h"
 #include "object/le.h"
 #include "object/object.h"
 #include "store/entry.h"
@@ -10,6 +11,7 @@
 #include "store/bundle_pack.h"
 
 #include <inttypes.h>
+#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,10 +22,10 @@ struct piece {
     size_t size, unpacked;
 };
 
-/* What entries are compressed with, as it is stored. */
+/* What entries are compressed with. */
 struct shared {
     size_t size;
-    void *packed;
+    uint8_t *packed; /* as it is stored, and a digest of that; null: there is none */
     size_t packed_bytes;
 };
 
@@ -91,10 +93,10 @@ static size_t bytes_of(const char *text)
 /* Writes header, index, dictionary, entries; `pieces` are in the order of keys, and left in that of
  * source keys. */
 static void fill(uint8_t *b, uint64_t total, struct piece *pieces, size_t count,
-                 const struct bundle_content *c, const struct shared *shared,
-                 const struct bundle_layout *l)
+                 const struct bundle_content *c, const struct str *manifest,
+                 const struct shared *shared, const struct bundle_layout *l)
 {
-    const size_t manifest_bytes = bytes_of(c->manifest), tuning_bytes = bytes_of(c->tuning);
+    const size_t tuning_bytes = bytes_of(c->tuning);
     uint64_t at = l->end + bundle_dictionary_extent(shared->packed_bytes);
 
     memcpy(b, BUNDLE_CANARY, 8);
@@ -102,16 +104,13 @@ static void fill(uint8_t *b, uint64_t total, struct piece *pieces, size_t count,
     le_put(b + BUNDLE_AT_HEADER_BYTES, 4, BUNDLE_HEADER_BYTES);
     le_put(b + BUNDLE_AT_TOTAL_BYTES, 8, total);
     le_put(b + BUNDLE_AT_ENTRIES, 8, count);
-    le_put(b + BUNDLE_AT_MANIFEST, 8, manifest_bytes);
+    le_put(b + BUNDLE_AT_MANIFEST, 8, manifest->length);
     le_put(b + BUNDLE_AT_SERIAL, 8, c->serial);
     le_put(b + BUNDLE_AT_TUNING, 8, tuning_bytes);
     le_put(b + BUNDLE_AT_DICTIONARY, 4, shared->size);
     le_put(b + BUNDLE_AT_PACKED, 4, shared->packed_bytes);
-    if (shared->packed_bytes) {
-        const struct hash128 digest = hash128_of(shared->packed, shared->packed_bytes);
-        memcpy(b + l->end, shared->packed, shared->packed_bytes);
-        memcpy(b + l->end + shared->packed_bytes, digest.bytes, sizeof digest.bytes);
-    }
+    if (shared->packed)
+        memcpy(b + l->end, shared->packed, bundle_dictionary_extent(shared->packed_bytes));
     for (size_t i = 0; i < count; i++) {
         uint8_t *const r = b + BUNDLE_HEADER_BYTES + i * BUNDLE_INDEX_BYTES;
         memcpy(r + BUNDLE_INDEX_KEY, pieces[i].key.bytes, 16);
@@ -126,8 +125,7 @@ static void fill(uint8_t *b, uint64_t total, struct piece *pieces, size_t count,
         qsort(pieces, count, sizeof *pieces, by_source);
     for (size_t i = 0; i < count; i++)
         le_put(b + l->by_source + i * 4, 4, pieces[i].index);
-    if (manifest_bytes)
-        memcpy(b + l->manifest, c->manifest, manifest_bytes);
+    memcpy(b + l->manifest, str_text(manifest), manifest->length);
     if (tuning_bytes)
         memcpy(b + l->tuning, c->tuning, tuning_bytes);
     const struct hash128 digest = hash128_of(b, l->digest);
@@ -154,6 +152,20 @@ static quern_status pack_with(struct piece *pieces, size_t count, const void *di
     return status;
 }
 
+/* Stores the compressed dictionary with its digest. */
+static quern_status keep_dictionary(struct shared *shared, const struct piece *dictionary)
+{
+    const struct hash128 digest = hash128_of(dictionary->bytes, dictionary->size);
+
+    shared->packed = os.malloc(bundle_dictionary_extent(dictionary->size));
+    FAIL_IF(!shared->packed, QUERN_E_MEMORY, "no memory for a dictionary of %zu bytes",
+            dictionary->size);
+    memcpy(shared->packed, dictionary->bytes, dictionary->size);
+    memcpy(shared->packed + dictionary->size, digest.bytes, sizeof digest.bytes);
+    shared->packed_bytes = dictionary->size;
+    return QUERN_OK;
+}
+
 /* Makes the dictionary of all pieces and compresses it and them. */
 static quern_status pack_pieces(struct piece *pieces, size_t count, struct shared *shared)
 {
@@ -168,23 +180,53 @@ static quern_status pack_pieces(struct piece *pieces, size_t count, struct share
     if (status == QUERN_OK)
         status = pack_with(pieces, count, dictionary.bytes, dictionary.size);
     shared->size = dictionary.size;
-    if (status == QUERN_OK && shared->size) /* by itself */
+    if (status == QUERN_OK && shared->size) { /* by itself */
         status = pack_with(&dictionary, 1, NULL, 0);
-    if (status == QUERN_OK) {
-        shared->packed = dictionary.bytes;
-        shared->packed_bytes = dictionary.size;
-    } else {
-        os.free(dictionary.bytes);
+        if (status == QUERN_OK)
+            status = keep_dictionary(shared, &dictionary);
     }
+    os.free(dictionary.bytes);
     return status;
+}
+
+static void add_proof(struct str *manifest, const void *bytes, size_t size)
+{
+    uint8_t proof[BUNDLE_PROOF_BYTES];
+    char hex[2 * sizeof proof + 1];
+
+    crypto_generichash(proof, sizeof proof, bytes, size, NULL, 0);
+    hex_from_bytes(hex, proof, sizeof proof);
+    str_add(manifest, BUNDLE_PROOF);
+    str_add(manifest, hex);
+    str_add(manifest, "\n");
+}
+
+/* Makes the manifest as it is stored. That of base kernels gets what bundle_prove looks for: a
+ * proof of each piece, which are in the order of keys, and one of the dictionary. */
+static quern_status make_manifest(const char *given, const struct piece *pieces, size_t count,
+                                  const struct shared *shared, struct str *manifest)
+{
+    str_add(manifest, given ? given : "");
+    if (!strncmp(str_text(manifest), BUNDLE_BASE_MANIFEST, strlen(BUNDLE_BASE_MANIFEST))) {
+        FAIL_IF(strstr(given, "\n" BUNDLE_PROOF), QUERN_E_ARGUMENT,
+                "the manifest of base kernels has proofs, which are added when a bundle is made");
+        for (size_t i = 0; i < count; i++)
+            add_proof(manifest, pieces[i].bytes, pieces[i].size);
+        add_proof(manifest, shared->packed, bundle_dictionary_extent(shared->packed_bytes));
+    }
+    FAIL_IF(manifest->failed, QUERN_E_MEMORY, "no memory for a bundle's manifest");
+    FAIL_IF(manifest->length > BUNDLE_MANIFEST_MAX, QUERN_E_ARGUMENT,
+            "a manifest of %zu bytes; at most %" PRIu64 " are allowed", manifest->length,
+            BUNDLE_MANIFEST_MAX);
+    return QUERN_OK;
 }
 
 /* Lays the compressed pieces out. */
 static quern_status assemble(struct piece *pieces, size_t count, const struct bundle_content *c,
-                             const struct shared *shared, void **bytes, size_t *size)
+                             const struct str *manifest, const struct shared *shared, void **bytes,
+                             size_t *size)
 {
-    const struct bundle_layout l =
-        bundle_lay_out(count, bytes_of(c->manifest), bytes_of(c->tuning));
+    const struct bundle_layout l = bundle_lay_out(count, manifest->length, bytes_of(c->tuning));
     uint64_t total = l.end + bundle_dictionary_extent(shared->packed_bytes);
 
     for (size_t i = 0; i < count; i++)
@@ -194,7 +236,7 @@ static quern_status assemble(struct piece *pieces, size_t count, const struct bu
             BUNDLE_BYTES_MAX);
     uint8_t *const b = os.calloc(1, total);
     FAIL_IF(!b, QUERN_E_MEMORY, "no memory for a bundle of %" PRIu64 " bytes", total);
-    fill(b, total, pieces, count, c, shared, &l);
+    fill(b, total, pieces, count, c, manifest, shared, &l);
     *bytes = b;
     *size = total;
     return QUERN_OK;
@@ -204,14 +246,12 @@ quern_status bundle_write(const struct bundle_content *c, void **bytes, size_t *
 {
     quern_status status = QUERN_OK;
     struct shared shared = {0};
+    struct str manifest = {0};
     size_t made = 0;
 
     FAIL_IF(c->count > BUNDLE_ENTRIES_MAX, QUERN_E_ARGUMENT,
             "a bundle of %zu entries; at most %" PRIu64 " are allowed", c->count,
             BUNDLE_ENTRIES_MAX);
-    FAIL_IF(bytes_of(c->manifest) > BUNDLE_MANIFEST_MAX, QUERN_E_ARGUMENT,
-            "a manifest of %zu bytes; at most %" PRIu64 " are allowed", bytes_of(c->manifest),
-            BUNDLE_MANIFEST_MAX);
     FAIL_IF(bytes_of(c->tuning) > BUNDLE_TUNING_MAX, QUERN_E_ARGUMENT,
             "tuning tables of %zu bytes; at most %" PRIu64 " are allowed", bytes_of(c->tuning),
             BUNDLE_TUNING_MAX);
@@ -225,7 +265,10 @@ quern_status bundle_write(const struct bundle_content *c, void **bytes, size_t *
     if (status == QUERN_OK)
         status = pack_pieces(pieces, kept, &shared);
     if (status == QUERN_OK)
-        status = assemble(pieces, kept, c, &shared, bytes, size);
+        status = make_manifest(c->manifest, pieces, kept, &shared, &manifest);
+    if (status == QUERN_OK)
+        status = assemble(pieces, kept, c, &manifest, &shared, bytes, size);
+    str_free(&manifest);
     os.free(shared.packed);
     free_pieces(pieces, made);
     return status;

@@ -122,7 +122,7 @@ DEVICE void decode_by_mix(const decoder &d, u32 word, const exact_zero &zero, u3
 {
     u32 codes[4];
     decode_halves(d, word, codes);
-    auto exact = [&](u32 n) {
+    auto exact = [&](u32 n) INLINE {
         return mix(codes[n % 4], n / 4, opaque_scalar(1.0f), n % 2 ? zero.high : zero.low);
     };
     UNROLL for (u32 p = 0; p < 4; p++)
@@ -139,7 +139,7 @@ DEVICE void decode_exactly(const decoder &d, u32 word, const exact_zero &zero, u
         decode_by_mix(d, word, zero, w);
     } else {
         const code_bytes codes = bytes_of(word);
-        auto exact = [&](u32 i) {
+        auto exact = [&](u32 i) INLINE {
             return ZERO == ZERO_NONE && BY_SIXTEENTHS ? code_pair(codes, i)
                                                       : code_pair(codes, i) + zero.wide;
         };
@@ -206,7 +206,7 @@ DEVICE void dequantise_word(const decoder &d, u32 word, const weight_scale &s, u
         decode_and_cut(d, word, s.cut, w);
     } else {
         const code_bytes codes = bytes_of(word);
-        auto weights = [&](u32 i) {
+        auto weights = [&](u32 i) INLINE {
             const f32x2 scale = s.scale, off = s.off;
             return __builtin_elementwise_fma(code_pair(codes, i), scale, off);
         };

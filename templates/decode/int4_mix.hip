@@ -28,7 +28,7 @@ DEVICE void decode_and_cut(const decoder &d, u32 word, const cut_scale &by, u32 
 {
     u32 codes[4];
     decode_halves(d, word, codes);
-    auto weight = [&](u32 n) {
+    auto weight = [&](u32 n) INLINE {
         return mix(codes[n % 4], n / 4, by.scale, n % 2 ? by.high : by.low);
     };
     UNROLL for (u32 p = 0; p < 4; p++)

@@ -74,7 +74,7 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict b, const float *__restrict b_sca
 #if BLOCK_SCALED
     // Of chunks past the end a scale of this workgroup's last one: nothing is stored of those.
     const u32 last = here ? here - 1 : 0; // or of the weights behind whole chunks
-    auto place_of = [&](u32 i) { return (first + minimum(item + i * ITEMS, last)) * CHUNK; };
+    auto place_of = [&](u32 i) INLINE { return (first + minimum(item + i * ITEMS, last)) * CHUNK; };
     float own[CHUNKS];
     UNROLL for (u32 i = 0; i < CHUNKS; i++)
         own[i] = scale_of(b_scale, place_of(i));

@@ -233,7 +233,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     // Steps begin at the phase, and go on at the row's beginning when they reach its end.
     const u32 phase = PHASES ? first_step(group, STEPS) : 0;
     u32 step = wave % SPLIT_K;
-    auto start_of = [&](u32 s) {
+    auto start_of = [&](u32 s) INLINE {
         const u32 place = s + phase;
         return (PHASES && place >= STEPS ? place - STEPS : place) * STEP;
     };
@@ -266,7 +266,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     // Eight values of A in the order of words; zeros where the lane's row is of another part.
     const bool has_a = ABREAST == 1 || lane % 16 / M_TILE == part;
     const pair_bytes bytes_of_a = has_a ? PAIR_BYTES : ZERO_BYTES;
-    auto order_a = [&](u32 (&values)[4]) {
+    auto order_a = [&](u32 (&values)[4]) INLINE {
         pair_up(values, bytes_of_a);
         if (!A_PAIRED && ABREAST > 1)
             UNROLL for (u32 d = 0; d < 4; d++)
@@ -292,10 +292,10 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
 
     u32 packed[UNITS][N_TILES][WORDS];
     u32 scale[SPANS / SCALES][N_TILES], zero[SPANS / ZEROS][N_TILES]; // bits
-    auto scale_at = [&](u32 s, u32 t) {
+    auto scale_at = [&](u32 s, u32 t) INLINE {
         return bits_of_block<SCALES, scale_bits>(scale[s / SCALES][t], s);
     };
-    auto zero_at = [&](u32 s, u32 t) {
+    auto zero_at = [&](u32 s, u32 t) INLINE {
         return bits_of_block<ZEROS, zero_bits>(zero[s / ZEROS][t], s);
     };
     load_weights(k, packed, scale, zero);
@@ -308,7 +308,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
 #if PAIRED
         define_dual_dot2();
 #endif
-        make_sums(sums_of_a, wave, lane, [&](u32 row) {
+        make_sums(sums_of_a, wave, lane, [&](u32 row) INLINE {
             return (const u8 *)(a + (u64)A_ROW(m0 + row) * lda);
         });
         barrier();
@@ -317,9 +317,9 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
 
     // One step: the weights that were loaded, times A from k on. After the last use of the packed
     // weights `next` may request others in their place.
-    auto do_step = [&](auto next) {
+    auto do_step = [&](auto next) INLINE {
         u32 ring[A_RING][M_TILES][BATCH_WORDS]; // batches of A
-        auto load_a = [&](u32 batch) {
+        auto load_a = [&](u32 batch) INLINE {
             const u32 unit = batch / UNIT_BATCHES, place = batch % UNIT_BATCHES * BATCH;
             UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 j = 0; j < BATCH; j += 8) {
                 const a_piece v = *(const a_piece *)(a_start[i] + (unit * UNIT + place + j) *
@@ -331,14 +331,14 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
         };
         u32 w[2][N_TILES][BATCH_WORDS]; // weights of this batch and of the next
         weight_scale weight[N_TILES];   // of the span that is decoded
-        auto begin_span = [&](u32 s, u32 t) {
+        auto begin_span = [&](u32 s, u32 t) INLINE {
             if (SCALED)
                 weight[t] = make_weight_scale(scale_at(s, t), zero_at(s, t));
             else if (EXACT)
                 weight[t].zero = ZERO == ZERO_U8 ? make_exact_zero(zero[s / ZEROS][t], s % ZEROS)
                                                  : make_exact_zero(8, 0);
         };
-        auto decode = [&](u32 t, u32 &word, u32 (&value)[4]) {
+        auto decode = [&](u32 t, u32 &word, u32 (&value)[4]) INLINE {
             computed(word); // so that nothing is decoded long before its use
             if (SCALED)
                 dequantise_word(decoding, word, weight[t], value);
@@ -347,7 +347,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
             else
                 decode_word(decoding, word, value);
         };
-        auto stage = [&](u32 unit) {
+        auto stage = [&](u32 unit) INLINE {
             UNROLL for (u32 t = 0; t < N_TILES; t++) {
                 UNROLL for (u32 j = 0; j < WORDS; j++) {
                     u32 value[4];
@@ -379,7 +379,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
         tile sum[M_TILES][N_TILES], plain[M_TILES]; // of a span; plain of A alone
         // the shared sums of A, from which a span's sums start or which are taken off them
         const u32 tile_row_place = lane / 16 * TILE_VALUES % M_TILE;
-        auto sums_at = [&](u32 s, u32 i) {
+        auto sums_at = [&](u32 s, u32 i) INLINE {
             return take_sums(sums_of_a + ((k + part * PART) / SPAN + s) * M_TILE + i * 16 +
                              tile_row_place);
         };
@@ -472,7 +472,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     for (u32 trip = 0; trip < TRIPS && (EVEN_TRIPS || step < STEPS); trip++, step += SPLIT_K) {
         u32 next_scale[SPANS / SCALES][N_TILES], next_zero[SPANS / ZEROS][N_TILES];
         u32 next_k = k;
-        do_step([&] {
+        do_step([&]() INLINE {
             if (EVEN_TRIPS ? trip + 1 < TRIPS : step + SPLIT_K < STEPS) {
                 next_k = within(start_of(step + SPLIT_K));
                 load_weights(next_k, packed, next_scale, next_zero);
@@ -490,7 +490,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     }
 
     store_tiles<SHARED_BYTES>(total, (LDS float *)shared_memory, wave, lane, n0, m0, c, m, first,
-                              ldc, SLOT_NAME [&](float result, u32 n, u32 row) {
+                              ldc, SLOT_NAME [&](float result, u32 n, u32 row) INLINE {
                                   result *= CODE_UNIT;
 #if BIAS
                                   result += BIAS_OF(bias, W_ROW(n), b);

@@ -93,9 +93,6 @@ typedef u32 a_piece __attribute__((ext_vector_type(4), aligned(4)));
 
 DEVICE void spread(u32x4 v, u32 *to) { to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w; }
 
-// For lambdas, which the compiler may otherwise call instead of inlining where they are used often.
-#define INLINE __attribute__((always_inline))
-
 KERNEL WORKGROUP(ITEMS, WAVES_PER_SIMD)
 void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERANDS,
 #if BIAS

@@ -13,11 +13,12 @@
 // Of functions that use what follows.
 #define SLOT_PARAMETER const u32 *rows, u32 only_choice,
 #define SLOT_NAME      rows, only_choice,
-// What slot i names. A slice of one slot has the same for all lanes, which is loaded once.
-#define CHOICE(i)  (M_TILE == 1 ? only_choice : rows[i])
-#define A_ROW(i)   (minimum(CHOICE(i), m - 1) / TOP_K)
+// What slot i names: the same for all lanes of a slice of one slot, which loads it once and leaves
+// at once where that is no choice. Slots are so few that 32 bits number their bytes.
+#define CHOICE(i)  (M_TILE == 1 ? only_choice : *at_offset(rows, (i) * 4))
+#define A_ROW(i)   ((M_TILE == 1 ? only_choice : minimum(CHOICE(i), m - 1)) / TOP_K)
 #define C_ROW(i)   CHOICE(i)
-#define HAS_ROW(i) (CHOICE(i) < m)
+#define HAS_ROW(i) (M_TILE == 1 || CHOICE(i) < m)
 // What the results of a row of C, which is one, are multiplied by.
 #define ROUTED(value, row) ((value) * (routing ? routing[row] : 1.0f))
 
@@ -29,7 +30,7 @@ DEVICE void clear_rows(ELEMENT *c, const u32 *rows, u32 m0, u32 m, u64 ldc, u32 
                        u32 item)
 {
     for (u32 i = 0; i < M_TILE; i++) {
-        const u32 row = rows[m0 + i];
+        const u32 row = *at_offset(rows, (m0 + i) * 4);
         if (row < m)
             for (u32 at = item; at < columns; at += ITEMS)
                 c[row * ldc + column + at] = 0;
@@ -40,10 +41,10 @@ DEVICE void clear_rows(ELEMENT *c, const u32 *rows, u32 m0, u32 m, u64 ldc, u32 
 // here; else the pointers to weights are made to point to the expert's. WEIGHT_BYTES: of b, of one
 // expert; N0, COUNT: the workgroup's rows of W, of which those past the end of W are none.
 #define ENTER_EXPERT(WEIGHT_BYTES, N0, COUNT)                                                      \
-    const u32 used = *rows_used, expert = experts[slice / SLICES_OF_BLOCK];                        \
-    const u32 only_choice = M_TILE == 1 ? rows[m0] : 0;                                            \
+    const u32 used = *rows_used, expert = *at_offset(experts, slice / SLICES_OF_BLOCK * 4);        \
+    const u32 only_choice = M_TILE == 1 ? *at_offset(rows, m0 * 4) : 0;                            \
     asm volatile("" : : "s"(used), "s"(expert), "s"(only_choice)); /* loads that wait together */  \
-    if (m0 >= used)                                                                                \
+    if (m0 >= used || (M_TILE == 1 && only_choice >= m))                                           \
         return;                                                                                    \
     if (expert >= EXPERTS) {                                                                       \
         const u32 end = minimum((N0) + (COUNT), N);                                                \

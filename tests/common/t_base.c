@@ -20,30 +20,6 @@
 
 #define LAYERS_MAX 8
 
-static void add_proof(struct str *manifest, const uint8_t *bytes, size_t size)
-{
-    uint8_t digest[BUNDLE_PROOF_BYTES];
-    char hex[2 * sizeof digest + 1];
-
-    crypto_generichash(digest, sizeof digest, bytes, size, NULL, 0);
-    hex_from_bytes(hex, digest, sizeof digest);
-    str_addf(manifest, "# proof %s\n", hex);
-}
-
-/* Adds the proofs of a bundle that is in memory. */
-static void add_proofs(struct str *manifest, const uint8_t *bytes, size_t size)
-{
-    struct bundle *bundle;
-
-    assert_int_equal(bundle_open_memory(bytes, size, &bundle), QUERN_OK);
-    for (uint64_t i = 0; i < bundle->info.entries; i++) {
-        const struct part part = part_at(bundle, i);
-        add_proof(manifest, bytes + part.offset, part.packed);
-    }
-    add_proof(manifest, bytes + bundle->layout.end, entries_at(bundle) - bundle->layout.end);
-    bundle_close(bundle);
-}
-
 static void hash_head(const uint8_t *bytes, size_t size, uint8_t digest[BUNDLE_PROOF_BYTES])
 {
     struct bundle *bundle;
@@ -82,10 +58,7 @@ void t_base_make(struct t_base *b, const char *target, const char *const *layers
         problems[i] = t_problem(layers[i]);
     if (quern_prewarm(ctx, problems, count, 64, NULL, NULL) != QUERN_OK)
         fail_msg("%s", quern_last_error()->message);
-    assert_int_equal(quern_bundle_create(ctx, target, NULL, 0, &bytes, &size, NULL), QUERN_OK);
     str_addf(&manifest, "# quern base kernels, version %s\n", version);
-    add_proofs(&manifest, bytes, size);
-    free(bytes);
     assert_int_equal(quern_bundle_create(ctx, target, str_text(&manifest), 0, &bytes, &size, NULL),
                      QUERN_OK);
     hash_head(bytes, size, b->shipped.digest);

@@ -11,6 +11,7 @@
 #include "store/bundle.h"
 #include "store/bundle_format.h"
 #include "store/bundle_pack.h"
+#include "store/bundle_reader.h"
 #include "store/entry.h"
 #include "store/signature.h"
 #include "t_objects.h"
@@ -169,6 +170,43 @@ static void what_no_reader_takes_is_not_packed(void **state)
     k.record.object_bytes -= 1;
     assert_int_equal(bundle_write(&(struct bundle_content){&k.record, 1, NULL, 0}, &bytes, &size),
                      QUERN_E_OBJECT);
+}
+
+/* Base kernels' manifests get proofs, once; other manifests stay as they are. */
+static void base_kernels_are_proven(void **state)
+{
+    static const char head[] = "# quern base kernels, version 1.2.3\n# layers\n";
+    struct kernel_record k;
+    struct bundle *p;
+    uint8_t digest[BUNDLE_PROOF_BYTES];
+    void *bytes;
+    size_t size;
+
+    (void)state;
+    make_kernel(&k, "x", "t1");
+    struct bundle_content content = {&k.record, 1, head, 0, NULL};
+    assert_int_equal(bundle_write(&content, &bytes, &size), QUERN_OK);
+    assert_int_equal(bundle_open_memory(bytes, size, &p), QUERN_OK);
+    const struct bundle_layout l = p->layout;
+    assert_int_equal(strncmp(p->info.manifest, head, strlen(head)), 0);
+    crypto_generichash(digest, sizeof digest, bytes, l.end, NULL, 0);
+    assert_int_equal(bundle_prove(p, digest), QUERN_OK);
+    assert_true(hit(p, &k, false));
+    char *const proven = strdup(p->info.manifest);
+    bundle_close(p);
+    free(bytes);
+
+    /* what has proofs already would have those of two bundles */
+    content.manifest = proven;
+    assert_int_equal(bundle_write(&content, &bytes, &size), QUERN_E_ARGUMENT);
+    assert_non_null(strstr(quern_last_error()->message, "has proofs"));
+    *proven = ';';
+    assert_int_equal(bundle_write(&content, &bytes, &size), QUERN_OK);
+    assert_int_equal(bundle_open_memory(bytes, size, &p), QUERN_OK);
+    assert_string_equal(p->info.manifest, proven);
+    bundle_close(p);
+    free(bytes);
+    free(proven);
 }
 
 /* Every flipped bit and every length of a bundle of two entries and a tuning table: it is refused,
@@ -825,6 +863,7 @@ int main(void)
         T_STORE_TEST(a_bundle_gives_back_what_it_was_made_of),
         T_STORE_TEST(equal_content_gives_equal_bytes),
         T_STORE_TEST(what_no_reader_takes_is_not_packed),
+        T_STORE_TEST(base_kernels_are_proven),
         T_STORE_TEST(every_flip_and_truncation_is_noticed),
         T_STORE_TEST(hostile_heads_are_refused),
         T_STORE_TEST(swapped_entries_are_not_served),

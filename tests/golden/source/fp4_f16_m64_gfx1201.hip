@@ -64,6 +64,12 @@ typedef bf16 bf16x2 __attribute__((ext_vector_type(2)));
 
 #define KERNEL extern "C" __attribute__((global))
 #define DEVICE static inline __attribute__((device, always_inline))
+// For lambdas. One that is not marked so goes through all of the compiler's passes by itself and,
+// if it is inlined at all, once more as part of the kernel, which takes 5 % of some compiles. Those
+// that are not marked are better left so: unrolled loops call them so often that every copy's own
+// way through the passes takes longer, or LLVM 21 makes worse code of them
+// (docs/notebook/compile.md).
+#define INLINE __attribute__((always_inline))
 #define CONSTANT static __attribute__((constant))
 #define LDS __attribute__((address_space(3)))
 #define UNROLL _Pragma("unroll")
@@ -595,7 +601,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     // Steps begin at the phase, and go on at the row's beginning when they reach its end.
     const u32 phase = PHASES ? first_step(group, STEPS) : 0;
     u32 step = wave % SPLIT_K;
-    auto start_of = [&](u32 s) {
+    auto start_of = [&](u32 s) INLINE {
         const u32 place = s + phase;
         return (PHASES && place >= STEPS ? place - STEPS : place) * STEP;
     };
@@ -621,7 +627,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
             (const u8 *)(a + (u64)A_ROW(m0 + i * 16 + lane % 16) * lda + (k + a_part));
 
     auto load_weights = [&](u32 k, u32 (&packed)[UNITS][N_TILES][CHUNK / 8],
-                            chunk_scale (&scale)[SPANS][N_TILES]) {
+                            chunk_scale (&scale)[SPANS][N_TILES]) INLINE {
         UNROLL for (u32 t = 0; t < N_TILES; t++) {
             const u8 *const from = b_tile[t] + opaque(b_offset[t] + k / 2);
             UNROLL for (u32 u = 0; u < UNITS; u++)
@@ -648,9 +654,9 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
 
     // One step: the weights that were loaded, times A from k on. After the last use of the packed
     // weights `next` may request others in their place.
-    auto do_step = [&](auto next) {
+    auto do_step = [&](auto next) INLINE {
         u32 ring[A_RING][M_TILES][BATCH_WORDS]; // batches of A
-        auto load_a = [&](u32 batch) {
+        auto load_a = [&](u32 batch) INLINE {
             const u32 unit = batch / UNIT_BATCHES, place = batch % UNIT_BATCHES * BATCH;
             UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 j = 0; j < BATCH; j += 8) {
                 const a_piece v = *(const a_piece *)(a_start[i] + (unit * UNIT + place + j) *
@@ -662,13 +668,13 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
         };
         u32 w[2][N_TILES][BATCH_WORDS]; // weights of this batch and of the next
         // The pair of byte `byte` of what a lane loaded of a unit of tile t.
-        auto pair_of = [&](u32 unit, u32 t, u32 byte) {
+        auto pair_of = [&](u32 unit, u32 t, u32 byte) INLINE {
             u32 &word = packed[unit][t][byte / 4];
             if (byte % 4 == 0)
                 computed(word); // so that no address is made long before its look-up
             return look_up(table, word, byte % 4, copy);
         };
-        auto stage = [&](u32 unit) {
+        auto stage = [&](u32 unit) INLINE {
             UNROLL for (u32 t = 0; t < N_TILES; t++) {
                 u32 pair[CHUNK / 2];
                 UNROLL for (u32 j = 0; j < CHUNK / 2; j++)
@@ -740,7 +746,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     for (u32 trip = 0; trip < TRIPS && (EVEN_TRIPS || step < STEPS); trip++, step += SPLIT_K) {
         chunk_scale next_scale[SPANS][N_TILES];
         u32 next_k = k;
-        do_step([&] {
+        do_step([&]() INLINE {
             if (EVEN_TRIPS ? trip + 1 < TRIPS : step + SPLIT_K < STEPS) {
                 next_k = within(start_of(step + SPLIT_K));
                 load_weights(next_k, packed, next_scale);
@@ -755,7 +761,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
 
     // Sums of waves meet where the table was.
     store_tiles<TABLE_BYTES>(total, (LDS float *)shared_memory, wave, lane, n0, m0, c, m, first,
-                             ldc, SLOT_NAME [&](float result, u32 n, u32 row) {
+                             ldc, SLOT_NAME [&](float result, u32 n, u32 row) INLINE {
                                  result *= CODE_UNIT;
 #if BIAS
                                  result += BIAS_OF(bias, W_ROW(n), b);

@@ -76,6 +76,12 @@ typedef bf16 bf16x2 __attribute__((ext_vector_type(2)));
 
 #define KERNEL extern "C" __attribute__((global))
 #define DEVICE static inline __attribute__((device, always_inline))
+// For lambdas. One that is not marked so goes through all of the compiler's passes by itself and,
+// if it is inlined at all, once more as part of the kernel, which takes 5 % of some compiles. Those
+// that are not marked are better left so: unrolled loops call them so often that every copy's own
+// way through the passes takes longer, or LLVM 21 makes worse code of them
+// (docs/notebook/compile.md).
+#define INLINE __attribute__((always_inline))
 #define CONSTANT static __attribute__((constant))
 #define LDS __attribute__((address_space(3)))
 #define UNROLL _Pragma("unroll")
@@ -856,7 +862,7 @@ DEVICE void decode_and_cut(const decoder &d, u32 word, const cut_scale &by, u32 
 {
     u32 codes[4];
     decode_halves(d, word, codes);
-    auto weight = [&](u32 n) {
+    auto weight = [&](u32 n) INLINE {
         return mix(codes[n % 4], n / 4, by.scale, n % 2 ? by.high : by.low);
     };
     UNROLL for (u32 p = 0; p < 4; p++)
@@ -987,7 +993,7 @@ DEVICE void decode_by_mix(const decoder &d, u32 word, const exact_zero &zero, u3
 {
     u32 codes[4];
     decode_halves(d, word, codes);
-    auto exact = [&](u32 n) {
+    auto exact = [&](u32 n) INLINE {
         return mix(codes[n % 4], n / 4, opaque_scalar(1.0f), n % 2 ? zero.high : zero.low);
     };
     UNROLL for (u32 p = 0; p < 4; p++)
@@ -1004,7 +1010,7 @@ DEVICE void decode_exactly(const decoder &d, u32 word, const exact_zero &zero, u
         decode_by_mix(d, word, zero, w);
     } else {
         const code_bytes codes = bytes_of(word);
-        auto exact = [&](u32 i) {
+        auto exact = [&](u32 i) INLINE {
             return ZERO == ZERO_NONE && BY_SIXTEENTHS ? code_pair(codes, i)
                                                       : code_pair(codes, i) + zero.wide;
         };
@@ -1071,7 +1077,7 @@ DEVICE void dequantise_word(const decoder &d, u32 word, const weight_scale &s, u
         decode_and_cut(d, word, s.cut, w);
     } else {
         const code_bytes codes = bytes_of(word);
-        auto weights = [&](u32 i) {
+        auto weights = [&](u32 i) INLINE {
             const f32x2 scale = s.scale, off = s.off;
             return __builtin_elementwise_fma(code_pair(codes, i), scale, off);
         };
@@ -1316,7 +1322,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     // Steps begin at the phase, and go on at the row's beginning when they reach its end.
     const u32 phase = PHASES ? first_step(group, STEPS) : 0;
     u32 step = wave % SPLIT_K;
-    auto start_of = [&](u32 s) {
+    auto start_of = [&](u32 s) INLINE {
         const u32 place = s + phase;
         return (PHASES && place >= STEPS ? place - STEPS : place) * STEP;
     };
@@ -1349,7 +1355,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     // Eight values of A in the order of words; zeros where the lane's row is of another part.
     const bool has_a = ABREAST == 1 || lane % 16 / M_TILE == part;
     const pair_bytes bytes_of_a = has_a ? PAIR_BYTES : ZERO_BYTES;
-    auto order_a = [&](u32 (&values)[4]) {
+    auto order_a = [&](u32 (&values)[4]) INLINE {
         pair_up(values, bytes_of_a);
         if (!A_PAIRED && ABREAST > 1)
             UNROLL for (u32 d = 0; d < 4; d++)
@@ -1375,10 +1381,10 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
 
     u32 packed[UNITS][N_TILES][WORDS];
     u32 scale[SPANS / SCALES][N_TILES], zero[SPANS / ZEROS][N_TILES]; // bits
-    auto scale_at = [&](u32 s, u32 t) {
+    auto scale_at = [&](u32 s, u32 t) INLINE {
         return bits_of_block<SCALES, scale_bits>(scale[s / SCALES][t], s);
     };
-    auto zero_at = [&](u32 s, u32 t) {
+    auto zero_at = [&](u32 s, u32 t) INLINE {
         return bits_of_block<ZEROS, zero_bits>(zero[s / ZEROS][t], s);
     };
     load_weights(k, packed, scale, zero);
@@ -1391,7 +1397,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
 #if PAIRED
         define_dual_dot2();
 #endif
-        make_sums(sums_of_a, wave, lane, [&](u32 row) {
+        make_sums(sums_of_a, wave, lane, [&](u32 row) INLINE {
             return (const u8 *)(a + (u64)A_ROW(m0 + row) * lda);
         });
         barrier();
@@ -1400,9 +1406,9 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
 
     // One step: the weights that were loaded, times A from k on. After the last use of the packed
     // weights `next` may request others in their place.
-    auto do_step = [&](auto next) {
+    auto do_step = [&](auto next) INLINE {
         u32 ring[A_RING][M_TILES][BATCH_WORDS]; // batches of A
-        auto load_a = [&](u32 batch) {
+        auto load_a = [&](u32 batch) INLINE {
             const u32 unit = batch / UNIT_BATCHES, place = batch % UNIT_BATCHES * BATCH;
             UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 j = 0; j < BATCH; j += 8) {
                 const a_piece v = *(const a_piece *)(a_start[i] + (unit * UNIT + place + j) *
@@ -1414,14 +1420,14 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
         };
         u32 w[2][N_TILES][BATCH_WORDS]; // weights of this batch and of the next
         weight_scale weight[N_TILES];   // of the span that is decoded
-        auto begin_span = [&](u32 s, u32 t) {
+        auto begin_span = [&](u32 s, u32 t) INLINE {
             if (SCALED)
                 weight[t] = make_weight_scale(scale_at(s, t), zero_at(s, t));
             else if (EXACT)
                 weight[t].zero = ZERO == ZERO_U8 ? make_exact_zero(zero[s / ZEROS][t], s % ZEROS)
                                                  : make_exact_zero(8, 0);
         };
-        auto decode = [&](u32 t, u32 &word, u32 (&value)[4]) {
+        auto decode = [&](u32 t, u32 &word, u32 (&value)[4]) INLINE {
             computed(word); // so that nothing is decoded long before its use
             if (SCALED)
                 dequantise_word(decoding, word, weight[t], value);
@@ -1430,7 +1436,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
             else
                 decode_word(decoding, word, value);
         };
-        auto stage = [&](u32 unit) {
+        auto stage = [&](u32 unit) INLINE {
             UNROLL for (u32 t = 0; t < N_TILES; t++) {
                 UNROLL for (u32 j = 0; j < WORDS; j++) {
                     u32 value[4];
@@ -1462,7 +1468,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
         tile sum[M_TILES][N_TILES], plain[M_TILES]; // of a span; plain of A alone
         // the shared sums of A, from which a span's sums start or which are taken off them
         const u32 tile_row_place = lane / 16 * TILE_VALUES % M_TILE;
-        auto sums_at = [&](u32 s, u32 i) {
+        auto sums_at = [&](u32 s, u32 i) INLINE {
             return take_sums(sums_of_a + ((k + part * PART) / SPAN + s) * M_TILE + i * 16 +
                              tile_row_place);
         };
@@ -1555,7 +1561,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     for (u32 trip = 0; trip < TRIPS && (EVEN_TRIPS || step < STEPS); trip++, step += SPLIT_K) {
         u32 next_scale[SPANS / SCALES][N_TILES], next_zero[SPANS / ZEROS][N_TILES];
         u32 next_k = k;
-        do_step([&] {
+        do_step([&]() INLINE {
             if (EVEN_TRIPS ? trip + 1 < TRIPS : step + SPLIT_K < STEPS) {
                 next_k = within(start_of(step + SPLIT_K));
                 load_weights(next_k, packed, next_scale, next_zero);
@@ -1573,7 +1579,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     }
 
     store_tiles<SHARED_BYTES>(total, (LDS float *)shared_memory, wave, lane, n0, m0, c, m, first,
-                              ldc, SLOT_NAME [&](float result, u32 n, u32 row) {
+                              ldc, SLOT_NAME [&](float result, u32 n, u32 row) INLINE {
                                   result *= CODE_UNIT;
 #if BIAS
                                   result += BIAS_OF(bias, W_ROW(n), b);

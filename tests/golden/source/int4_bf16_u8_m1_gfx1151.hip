@@ -74,6 +74,12 @@ typedef bf16 bf16x2 __attribute__((ext_vector_type(2)));
 
 #define KERNEL extern "C" __attribute__((global))
 #define DEVICE static inline __attribute__((device, always_inline))
+// For lambdas. One that is not marked so goes through all of the compiler's passes by itself and,
+// if it is inlined at all, once more as part of the kernel, which takes 5 % of some compiles. Those
+// that are not marked are better left so: unrolled loops call them so often that every copy's own
+// way through the passes takes longer, or LLVM 21 makes worse code of them
+// (docs/notebook/compile.md).
+#define INLINE __attribute__((always_inline))
 #define CONSTANT static __attribute__((constant))
 #define LDS __attribute__((address_space(3)))
 #define UNROLL _Pragma("unroll")
@@ -1193,18 +1199,20 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     const u32 reader = PHASES == 1 ? group : n0 / WAVE_ROWS;
     const u32 phase = PHASES == 0 ? 0 : first_step(reader, STEPS);
     u32 step = wave % SPLIT_K;
-    auto start_of = [&](u32 s) {
+    auto start_of = [&](u32 s) INLINE {
         const u32 place = s + phase;
         return (PHASES && place >= STEPS ? place - STEPS : place) * (STEP / 2) +
                lane_k * (CHUNK / 2);
     };
-    auto chunk_of = [&](u32 s) {
+    auto chunk_of = [&](u32 s) INLINE {
         return opaque(WHOLE_STEPS ? start_of(s) : minimum(start_of(s), (K - CHUNK) / 2));
     };
     // The block of a row that a chunk lies in; kept in a register, for scales and zero points.
-    auto block_of = [&](u32 at) { return KNOWN && BLOCK == K ? 0 : opaque(at / (BLOCK / 2)); };
+    auto block_of = [&](u32 at) INLINE {
+        return KNOWN && BLOCK == K ? 0 : opaque(at / (BLOCK / 2));
+    };
     auto load_weights = [&](u32 at, u32 further, u32 (&packed)[ROWS][WORDS], u32 (&scale)[ROWS],
-                            u32 (&zero)[ROWS]) {
+                            u32 (&zero)[ROWS]) INLINE {
         const u32 blocks = further / BLOCK, block = block_of(at);
         UNROLL for (u32 r = 0; r < ROWS; r++) {
             // where a row lies further off than load instructions of gfx9 have room for, the offset
@@ -1232,7 +1240,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     const u32 PARTS = (CHUNKS + PART - 1) / PART; // of a row
     u32 part = wave;
     a_word summed[WORDS];
-    auto load_summed = [&]() {
+    auto load_summed = [&] {
         const u32 tile = A_TILES == 1 ? 0 : part / PARTS;
         const u32 row = A_ROW(m0 + tile * A_ROWS + a_lane);
         const u8 *const from = (const u8 *)a + row * a_stride;
@@ -1326,7 +1334,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
         const u32 set = trip % SETS, here = at[set];
 
         a_word ring[A_RING][A_TILES];
-        auto load_a = [&](u32 word) {
+        auto load_a = [&](u32 word) INLINE {
             UNROLL for (u32 i = 0; i < A_TILES; i++) {
                 a_word &to = ring[word % A_RING][i];
                 if constexpr (A_STAGED)
@@ -1343,7 +1351,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
             load_a(word);
 
         pair w[DECODED][ROWS][4]; // weights of this word, and perhaps of the next
-        auto decode = [&](u32 word) {
+        auto decode = [&](u32 word) INLINE {
             UNROLL for (u32 r = 0; r < ROWS; r++) {
                 if constexpr (TOGETHER == 2)
                     decode_two_words(decoding, (const u32(&)[2])packed[set][r][word], w[0][r],
@@ -1359,7 +1367,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
             UNROLL for (u32 i = 0; i < A_TILES; i++)
                 if (SUMS == SHARED)
                     sums[i] = get_sums(shared, i * SPANS + span, here, a_lane);
-            auto make_sums = [&](u32 word, u32 i) {
+            auto make_sums = [&](u32 word, u32 i) INLINE {
                 pair zero[4];
                 decode_zeros(true, lane, zero);
                 add_to_sums(ring[word % A_RING][i], zero, sums[i]);
@@ -1385,7 +1393,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
                     computed(zero[r]);
                 }
             }
-            auto start_sum = [&](u32 i, u32 r) {
+            auto start_sum = [&](u32 i, u32 r) INLINE {
                 return ZERO == ZERO_U8 ? take_off(sums[i].start, sums[i], zero[r])
                                        : sums[i].start;
             };
@@ -1413,7 +1421,9 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
                     }
                 }
                 schedule_boundary();
-                auto pair_of = [&](u32 r, u32 p) -> pair & { return w[word % DECODED][r][p]; };
+                auto pair_of = [&](u32 r, u32 p) INLINE -> pair & {
+                    return w[word % DECODED][r][p];
+                };
                 pair_weights<4>(pair_of);
                 UNROLL for (u32 i = 0; i < A_TILES; i++) {
                     a_word &x = ring[word % A_RING][i];

@@ -68,6 +68,12 @@ typedef bf16 bf16x2 __attribute__((ext_vector_type(2)));
 
 #define KERNEL extern "C" __attribute__((global))
 #define DEVICE static inline __attribute__((device, always_inline))
+// For lambdas. One that is not marked so goes through all of the compiler's passes by itself and,
+// if it is inlined at all, once more as part of the kernel, which takes 5 % of some compiles. Those
+// that are not marked are better left so: unrolled loops call them so often that every copy's own
+// way through the passes takes longer, or LLVM 21 makes worse code of them
+// (docs/notebook/compile.md).
+#define INLINE __attribute__((always_inline))
 #define CONSTANT static __attribute__((constant))
 #define LDS __attribute__((address_space(3)))
 #define UNROLL _Pragma("unroll")
@@ -252,11 +258,12 @@ template <class T> DEVICE float bias_or_zero(const T *bias, u32 n, const void *o
 // Of functions that use what follows.
 #define SLOT_PARAMETER const u32 *rows, u32 only_choice,
 #define SLOT_NAME      rows, only_choice,
-// What slot i names. A slice of one slot has the same for all lanes, which is loaded once.
-#define CHOICE(i)  (M_TILE == 1 ? only_choice : rows[i])
-#define A_ROW(i)   (minimum(CHOICE(i), m - 1) / TOP_K)
+// What slot i names: the same for all lanes of a slice of one slot, which loads it once and leaves
+// at once where that is no choice. Slots are so few that 32 bits number their bytes.
+#define CHOICE(i)  (M_TILE == 1 ? only_choice : *at_offset(rows, (i) * 4))
+#define A_ROW(i)   ((M_TILE == 1 ? only_choice : minimum(CHOICE(i), m - 1)) / TOP_K)
 #define C_ROW(i)   CHOICE(i)
-#define HAS_ROW(i) (CHOICE(i) < m)
+#define HAS_ROW(i) (M_TILE == 1 || CHOICE(i) < m)
 // What the results of a row of C, which is one, are multiplied by.
 #define ROUTED(value, row) ((value) * (routing ? routing[row] : 1.0f))
 
@@ -268,7 +275,7 @@ DEVICE void clear_rows(ELEMENT *c, const u32 *rows, u32 m0, u32 m, u64 ldc, u32 
                        u32 item)
 {
     for (u32 i = 0; i < M_TILE; i++) {
-        const u32 row = rows[m0 + i];
+        const u32 row = *at_offset(rows, (m0 + i) * 4);
         if (row < m)
             for (u32 at = item; at < columns; at += ITEMS)
                 c[row * ldc + column + at] = 0;
@@ -279,10 +286,10 @@ DEVICE void clear_rows(ELEMENT *c, const u32 *rows, u32 m0, u32 m, u64 ldc, u32 
 // here; else the pointers to weights are made to point to the expert's. WEIGHT_BYTES: of b, of one
 // expert; N0, COUNT: the workgroup's rows of W, of which those past the end of W are none.
 #define ENTER_EXPERT(WEIGHT_BYTES, N0, COUNT)                                                      \
-    const u32 used = *rows_used, expert = experts[slice / SLICES_OF_BLOCK];                        \
-    const u32 only_choice = M_TILE == 1 ? rows[m0] : 0;                                            \
+    const u32 used = *rows_used, expert = *at_offset(experts, slice / SLICES_OF_BLOCK * 4);        \
+    const u32 only_choice = M_TILE == 1 ? *at_offset(rows, m0 * 4) : 0;                            \
     asm volatile("" : : "s"(used), "s"(expert), "s"(only_choice)); /* loads that wait together */  \
-    if (m0 >= used)                                                                                \
+    if (m0 >= used || (M_TILE == 1 && only_choice >= m))                                           \
         return;                                                                                    \
     if (expert >= EXPERTS) {                                                                       \
         const u32 end = minimum((N0) + (COUNT), N);                                                \
@@ -555,7 +562,7 @@ DEVICE void decode_and_cut(const decoder &d, u32 word, const cut_scale &by, u32 
 {
     u32 codes[4];
     decode_halves(d, word, codes);
-    auto weight = [&](u32 n) {
+    auto weight = [&](u32 n) INLINE {
         return mix(codes[n % 4], n / 4, by.scale, n % 2 ? by.high : by.low);
     };
     UNROLL for (u32 p = 0; p < 4; p++)
@@ -895,9 +902,6 @@ template <u32 SUMS, class OPERAND> DEVICE void settle(OPERAND &w, u32 place)
 typedef u32 a_piece __attribute__((ext_vector_type(4), aligned(4)));
 
 DEVICE void spread(u32x4 v, u32 *to) { to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w; }
-
-// For lambdas, which the compiler may otherwise call instead of inlining where they are used often.
-#define INLINE __attribute__((always_inline))
 
 KERNEL WORKGROUP(ITEMS, WAVES_PER_SIMD)
 void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERANDS,

@@ -69,6 +69,12 @@ typedef bf16 bf16x2 __attribute__((ext_vector_type(2)));
 
 #define KERNEL extern "C" __attribute__((global))
 #define DEVICE static inline __attribute__((device, always_inline))
+// For lambdas. One that is not marked so goes through all of the compiler's passes by itself and,
+// if it is inlined at all, once more as part of the kernel, which takes 5 % of some compiles. Those
+// that are not marked are better left so: unrolled loops call them so often that every copy's own
+// way through the passes takes longer, or LLVM 21 makes worse code of them
+// (docs/notebook/compile.md).
+#define INLINE __attribute__((always_inline))
 #define CONSTANT static __attribute__((constant))
 #define LDS __attribute__((address_space(3)))
 #define UNROLL _Pragma("unroll")
@@ -253,11 +259,12 @@ template <class T> DEVICE float bias_or_zero(const T *bias, u32 n, const void *o
 // Of functions that use what follows.
 #define SLOT_PARAMETER const u32 *rows, u32 only_choice,
 #define SLOT_NAME      rows, only_choice,
-// What slot i names. A slice of one slot has the same for all lanes, which is loaded once.
-#define CHOICE(i)  (M_TILE == 1 ? only_choice : rows[i])
-#define A_ROW(i)   (minimum(CHOICE(i), m - 1) / TOP_K)
+// What slot i names: the same for all lanes of a slice of one slot, which loads it once and leaves
+// at once where that is no choice. Slots are so few that 32 bits number their bytes.
+#define CHOICE(i)  (M_TILE == 1 ? only_choice : *at_offset(rows, (i) * 4))
+#define A_ROW(i)   ((M_TILE == 1 ? only_choice : minimum(CHOICE(i), m - 1)) / TOP_K)
 #define C_ROW(i)   CHOICE(i)
-#define HAS_ROW(i) (CHOICE(i) < m)
+#define HAS_ROW(i) (M_TILE == 1 || CHOICE(i) < m)
 // What the results of a row of C, which is one, are multiplied by.
 #define ROUTED(value, row) ((value) * (routing ? routing[row] : 1.0f))
 
@@ -269,7 +276,7 @@ DEVICE void clear_rows(ELEMENT *c, const u32 *rows, u32 m0, u32 m, u64 ldc, u32 
                        u32 item)
 {
     for (u32 i = 0; i < M_TILE; i++) {
-        const u32 row = rows[m0 + i];
+        const u32 row = *at_offset(rows, (m0 + i) * 4);
         if (row < m)
             for (u32 at = item; at < columns; at += ITEMS)
                 c[row * ldc + column + at] = 0;
@@ -280,10 +287,10 @@ DEVICE void clear_rows(ELEMENT *c, const u32 *rows, u32 m0, u32 m, u64 ldc, u32 
 // here; else the pointers to weights are made to point to the expert's. WEIGHT_BYTES: of b, of one
 // expert; N0, COUNT: the workgroup's rows of W, of which those past the end of W are none.
 #define ENTER_EXPERT(WEIGHT_BYTES, N0, COUNT)                                                      \
-    const u32 used = *rows_used, expert = experts[slice / SLICES_OF_BLOCK];                        \
-    const u32 only_choice = M_TILE == 1 ? rows[m0] : 0;                                            \
+    const u32 used = *rows_used, expert = *at_offset(experts, slice / SLICES_OF_BLOCK * 4);        \
+    const u32 only_choice = M_TILE == 1 ? *at_offset(rows, m0 * 4) : 0;                            \
     asm volatile("" : : "s"(used), "s"(expert), "s"(only_choice)); /* loads that wait together */  \
-    if (m0 >= used)                                                                                \
+    if (m0 >= used || (M_TILE == 1 && only_choice >= m))                                           \
         return;                                                                                    \
     if (expert >= EXPERTS) {                                                                       \
         const u32 end = minimum((N0) + (COUNT), N);                                                \
@@ -843,15 +850,15 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     const u32 reader = PHASES == 1 ? group : n0 / ROWS;
     const u32 phase = PHASES == 0 ? 0 : first_step(reader, STEPS);
     u32 step = wave % SPLIT_K;
-    auto start_of = [&](u32 s) {
+    auto start_of = [&](u32 s) INLINE {
         const u32 place = s + phase;
         return (PHASES && place >= STEPS ? place - STEPS : place) * STEP + lane * CHUNK;
     };
-    auto chunk_of = [&](u32 s) {
+    auto chunk_of = [&](u32 s) INLINE {
         return opaque(WHOLE_STEPS ? start_of(s) : minimum(start_of(s), K - CHUNK));
     };
     auto load_weights = [&](auto chunk, u32 k, u32 further, u32 (&packed)[ROWS][CHUNK / 8],
-                            chunk_scale (&scale)[ROWS]) {
+                            chunk_scale (&scale)[ROWS]) INLINE {
         UNROLL for (u32 r = 0; r < ROWS; r++)
             load_dwords<chunk.weights / 8, WEIGHTS_ONCE>(packed[r],
                                                          b_row[r] + k / 2 + further / 2);
@@ -895,7 +902,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
     // One step: the weights and scales that were loaded for chunks from k on, times A. After the
     // last use of the packed weights `next` may request others in their place.
     auto do_step = [&](auto chunk, u32 k, u32 (&packed)[ROWS][CHUNK / 8],
-                       chunk_scale (&scale)[ROWS], bool inside, auto next) {
+                       chunk_scale (&scale)[ROWS], bool inside, auto next) INLINE {
         constexpr u32 BATCHES = chunk.weights / (2 * PAIRS);
         constexpr u32 A_RING = minimum(BATCHES, M_TILE > 2 ? 2 : 4); // batches of A held at once
         lane_sum sum[VALUES] = {};
@@ -904,7 +911,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
             begin_scale(scale_row[r], scale[r], k);
 
         pair w[2][PAIRS][ROWS]; // weights of this batch and of the next
-        auto look_up_batch = [&](u32 batch) {
+        auto look_up_batch = [&](u32 batch) INLINE {
             UNROLL for (u32 j = 0; j < PAIRS; j++) UNROLL for (u32 r = 0; r < ROWS; r++) {
                 const u32 byte = batch * PAIRS + j;
                 w[batch % 2][j][r] = look_up(table, packed[r][byte / 4], byte % 4, copy);
@@ -912,7 +919,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
         };
         a_batch ring[A_RING][M_TILE];
         const u32 a_offset = k * (u32)sizeof(a_element);
-        auto load_a = [&](u32 batch) {
+        auto load_a = [&](u32 batch) INLINE {
             UNROLL for (u32 i = 0; i < M_TILE; i++)
                 ring[batch % A_RING][i] =
                     *(const a_batch *)(a_row[i] + a_offset + batch * sizeof(a_batch));
@@ -937,7 +944,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
             schedule_boundary();
             await(w[batch % 2][PAIRS - 1][ROWS - 1]);
             schedule_boundary();
-            auto pair_of = [&](u32 r, u32 p) -> pair & { return w[batch % 2][p][r]; };
+            auto pair_of = [&](u32 r, u32 p) INLINE -> pair & { return w[batch % 2][p][r]; };
             pair_weights<PAIRS>(pair_of);
             UNROLL for (u32 i = 0; i < M_TILE; i++)
                 add_products<PAIRS>(ring[batch % A_RING][i], pair_of, sum + i * ROWS);
@@ -957,7 +964,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
         const u32 set = trip % SETS;
         chunk_scale next_scale[ROWS];
         const bool inside = WHOLE_STEPS || start_of(step) < K;
-        do_step(length<CHUNK>(), k[set], packed[set], scale[set], inside, [&] {
+        do_step(length<CHUNK>(), k[set], packed[set], scale[set], inside, [&]() INLINE {
             if (AHEAD)
                 return;
             if (EVEN_TRIPS ? trip + 1 < TRIPS : step + SPLIT_K < STEPS) {
@@ -970,7 +977,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
         UNROLL for (u32 r = 0; r < ROWS && !AHEAD; r++)
             scale[0][r] = next_scale[r];
     }
-    auto do_tail = [&](auto chunk) {
+    auto do_tail = [&](auto chunk) INLINE {
         if constexpr (chunk.weights > 0)
             if (has_tail)
                 do_step(chunk, tail_k, packed[SETS - 1], scale[SETS - 1],

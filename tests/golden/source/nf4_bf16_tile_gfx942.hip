@@ -60,6 +60,12 @@ typedef bf16 bf16x2 __attribute__((ext_vector_type(2)));
 
 #define KERNEL extern "C" __attribute__((global))
 #define DEVICE static inline __attribute__((device, always_inline))
+// For lambdas. One that is not marked so goes through all of the compiler's passes by itself and,
+// if it is inlined at all, once more as part of the kernel, which takes 5 % of some compiles. Those
+// that are not marked are better left so: unrolled loops call them so often that every copy's own
+// way through the passes takes longer, or LLVM 21 makes worse code of them
+// (docs/notebook/compile.md).
+#define INLINE __attribute__((always_inline))
 #define CONSTANT static __attribute__((constant))
 #define LDS __attribute__((address_space(3)))
 #define UNROLL _Pragma("unroll")
@@ -616,9 +622,6 @@ template <u32 SUMS, class OPERAND> DEVICE void settle(OPERAND &w, u32 place)
 typedef u32 a_piece __attribute__((ext_vector_type(4), aligned(4)));
 
 DEVICE void spread(u32x4 v, u32 *to) { to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w; }
-
-// For lambdas, which the compiler may otherwise call instead of inlining where they are used often.
-#define INLINE __attribute__((always_inline))
 
 KERNEL WORKGROUP(ITEMS, WAVES_PER_SIMD)
 void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERANDS,

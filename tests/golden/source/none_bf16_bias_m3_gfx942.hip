@@ -69,6 +69,12 @@ typedef bf16 bf16x2 __attribute__((ext_vector_type(2)));
 
 #define KERNEL extern "C" __attribute__((global))
 #define DEVICE static inline __attribute__((device, always_inline))
+// For lambdas. One that is not marked so goes through all of the compiler's passes by itself and,
+// if it is inlined at all, once more as part of the kernel, which takes 5 % of some compiles. Those
+// that are not marked are better left so: unrolled loops call them so often that every copy's own
+// way through the passes takes longer, or LLVM 21 makes worse code of them
+// (docs/notebook/compile.md).
+#define INLINE __attribute__((always_inline))
 #define CONSTANT static __attribute__((constant))
 #define LDS __attribute__((address_space(3)))
 #define UNROLL _Pragma("unroll")
@@ -880,11 +886,11 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
         phase = PHASES == 0 || PHASED_PASSES == 0 ? 0 : first_step(begin, PHASED_PASSES);
     };
     enter(group);
-    auto row_number = [&](u32 row) { // lanes may have more rows than a slice has
+    auto row_number = [&](u32 row) INLINE { // lanes may have more rows than a slice has
         const u32 of_slot = MOE ? A_ROW(m0 + minimum(row, M_TILE - 1)) : 0;
         return MOE ? of_slot : first + minimum(m0 + row, m - 1);
     };
-    auto start_of_row = [&](u32 row) { return a + row_number(row) * lda * A_SIZE; };
+    auto start_of_row = [&](u32 row) INLINE { return a + row_number(row) * lda * A_SIZE; };
     const u8 *a_row[COLUMNS];
     UNROLL for (u32 i = 0; i < COLUMNS; i++)
         a_row[i] = start_of_row(i * ROW_LANES + lane_n);
@@ -904,7 +910,7 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
         u32 scale; // the same from scales of a row
 #endif
     };
-    auto place_at = [&](u32 k, u32 of_stage) {
+    auto place_at = [&](u32 k, u32 of_stage) INLINE {
         const u32 w = opaque(k * W_SIZE + (ROW_LANES > 1 ? W_ROW(n_own) * (K * W_SIZE) : 0));
         const bool alike = ROW_LANES == 1 && A_SIZE == W_SIZE && RESIDENT;
         return place{k, w, alike ? w : opaque((RESIDENT ? k : of_stage) * A_SIZE)
@@ -913,7 +919,7 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
 #endif
         };
     };
-    auto place_of = [&](u32 round) {
+    auto place_of = [&](u32 round) INLINE {
         constexpr u32 WIDE = DEPTH * SPLIT_K * STEP; // weights of a row in a round
         const u32 stage_first = RESIDENT ? 0 : round / STAGE_PASSES * STAGE_PASSES;
         const u32 counted = round - stage_first + phase;
@@ -941,7 +947,7 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
 #endif
         schedule_boundary();
     };
-    auto request = [&](const place &start, u32 j, bool last) {
+    auto request = [&](const place &start, u32 j, bool last) INLINE {
         const u32 further = j * SPLIT_K * STEP;
         if (!WHOLE && last) { // lanes past the end load the end of the row
             const u32 k = start.k + further, from = minimum(k, K - VECTOR);
@@ -963,7 +969,7 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
     auto stage = [&](u32 which) {
         if (which || (WALKS && !RESIDENT && SPLIT_K == 1))
             barrier();
-        const auto from = [&](u32 row) { return start_of_row(row) + which * STAGE_BYTES; };
+        const auto from = [&](u32 row) INLINE { return start_of_row(row) + which * STAGE_BYTES; };
         if (LAST_BYTES != STAGE_BYTES && which == K * A_SIZE / STAGE_BYTES)
             stage_rows<M_TILE, LAST_BYTES, STAGE_PITCH, WAVES * WAVE>(staged, item, from);
         else
@@ -972,8 +978,8 @@ void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
     };
 
     // Zeros for what another lane has.
-    auto leave_out = [&](step &s) {
-        auto its_own = [&](u32 place) { return KNOWN ? place >= s.skip : s.skip == 0; };
+    auto leave_out = [&](step &s) INLINE {
+        auto its_own = [&](u32 place) INLINE { return KNOWN ? place >= s.skip : s.skip == 0; };
         UNROLL for (u32 d = 0; d < W_WORDS; d++) UNROLL for (u32 r = 0; r < ROWS; r++)
             s.w[r][d] = its_own(d * 4 / W_SIZE) ? s.w[r][d] : 0;
         UNROLL for (u32 d = 0; d < A_WORDS; d++) UNROLL for (u32 i = 0; i < COLUMNS; i++)
