@@ -19,7 +19,8 @@ STD      := -std=c11 -D_GNU_SOURCE
 DEPINC   := $(if $(wildcard $(DEPS)/usr),-isystem $(DEPS)/usr/include)
 override CPPFLAGS += -Iinclude -Isrc -I$(B)/gen $(DEPINC)
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
-# A section for each function, so that the shared library leaves out what the command alone calls.
+# A section for each function and object, so that the shared library leaves out what the command
+# alone uses.
 COMPILE  = $(CC) $(STD) $(CPPFLAGS) $(CFLAGS) $(SANFLAGS) $(WARN) -fPIC -fvisibility=hidden \
            -ffunction-sections -fdata-sections -pthread -MMD -MP
 comma    := ,

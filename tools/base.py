@@ -79,6 +79,8 @@ def make(quern, out, target, *problems):
         manifest.write_text("\n".join(lines) + "\n")
         run("bundle", "create", bundle, "--target", target, "--manifest", manifest)
         data = bundle.read_bytes()
+    if head_of(data).count(b"\n# proof ") != len(kernels) + 1:
+        sys.exit(f"base.py: {quern} did not put the proofs into the bundle")
     out = pathlib.Path(out)
     out.mkdir(parents=True, exist_ok=True)
     unfinished = out / f".{target}.tmp"

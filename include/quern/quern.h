@@ -614,7 +614,7 @@ struct quern_args {
     const void *rows_used; /* i32 [1], read as unsigned: slots in use, a multiple of B; those
                             * behind may hold anything */
     const void *routing;   /* f32 [V]: what a row of C is multiplied by; null: by nothing */
-    int64_t slots;         /* how many there are, a multiple of B, 2^32 - 128 at most, and no more
+    int64_t slots;         /* how many there are, a multiple of B, 2^30 - 128 at most, and no more
                             * than a grid takes of the kernel (65535 slices along y, 2^32 work-items
                             * along x: a launch of more is refused, and says how many it takes); 0:
                             * as quern_moe_slots says, which op=moe_align takes alone */

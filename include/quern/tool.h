@@ -459,8 +459,11 @@ QUERN_API quern_status quern_bundle_walk(const quern_bundle *bundle, int verify,
 /*
  * Makes a bundle in memory: of every undamaged entry of the context's cache, for one processor or
  * (null) for all, and of the tuning tables that the context follows, so that a host that uses the
- * bundle follows them too. Fails if one of these tables is damaged; damaged entries are left out,
- * and *left_out counts them. Equal content gives equal bytes. *bytes is malloc'ed. Blocks on the
+ * bundle follows them too. `manifest` is a text of at most 1 MiB to carry along, or null; one that
+ * begins with "# quern base kernels, version" gets a line with a proof for each entry and one for
+ * the dictionary, which count in the 1 MiB, and is refused (QUERN_E_ARGUMENT) if it has some. Fails
+ * if one of these tables is damaged; damaged entries are left out, and *left_out counts them.
+ * Equal content gives equal bytes. *bytes is malloc'ed. Blocks on the
  * disk.
  */
 QUERN_API quern_status quern_bundle_create(quern_ctx *ctx, const char *processor,

@@ -141,8 +141,8 @@ static quern_status no_kernel_for_rows(int64_t m)
          m);
 }
 
-/* Kernels of op=moe number the bytes of `rows`, four for a slot, in 32 bits: so many slots, in
- * whole blocks of any size, can be numbered. */
+/* AMD's kernels of op=moe number the bytes of `rows`, four for a slot, in 32 bits: so many slots,
+ * in whole blocks of any size, can be numbered. NVIDIA's have the same limit. */
 #define SLOTS_MAX ((int64_t)UINT32_MAX / 4 - (PROBLEM_BLOCK_ROWS_MAX - 1))
 
 /* Gives a launch of op=moe slices for so many slots, which a host that knows them gives; 0: for the
@@ -158,14 +158,14 @@ static quern_status count_slots(struct plan_slice *slice, int64_t m, int64_t slo
         FAIL_IF(of_rows > most, QUERN_E_ARGUMENT,
                 "m is %" PRId64 ", which can have %" PRId64
                 " slots; one launch takes at most %" PRId64
-                " (the limit of a grid): set args.slots where fewer are known to be in use, or "
-                "launch fewer rows at a time",
+                ": set args.slots where fewer are known to be in use, or launch fewer rows at a "
+                "time",
                 m, of_rows, most);
         return QUERN_OK;
     }
     FAIL_IF(slots < 0 || slots > most || slots % plan->block_rows, QUERN_E_ARGUMENT,
             "args.slots is %" PRId64 "; expected 0, or a multiple of block_rows=%d up to %" PRId64
-            " (the limit of a grid)",
+            " (the limit of a launch)",
             slots, plan->block_rows, most);
     slice->slices = slots / plan->m_tile;
     return QUERN_OK;

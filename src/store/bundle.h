@@ -77,7 +77,8 @@ quern_status bundle_entry(const struct bundle *bundle, uint64_t index, struct ha
 struct bundle_content {
     const struct store_record *records;
     size_t count;
-    const char *manifest; /* NUL-terminated; may be null. That of base kernels, without proofs. */
+    const char *manifest; /* NUL-terminated; may be null. That of base kernels must not have
+                           * its proofs yet. */
     uint64_t serial;
     const char *tuning; /* as the manifest */
 };

@@ -25,8 +25,8 @@ struct piece {
 /* What entries are compressed with. */
 struct shared {
     size_t size;
-    uint8_t *packed; /* as it is stored, and a digest of that; null: there is none */
-    size_t packed_bytes;
+    uint8_t *packed;     /* as it is stored, and a digest of that; null: there is none */
+    size_t packed_bytes; /* without the digest */
 };
 
 static int by_key(const void *a, const void *b)
@@ -189,6 +189,13 @@ static quern_status pack_pieces(struct piece *pieces, size_t count, struct share
     return status;
 }
 
+static quern_status check_manifest(size_t bytes)
+{
+    FAIL_IF(bytes > BUNDLE_MANIFEST_MAX, QUERN_E_ARGUMENT,
+            "a manifest of %zu bytes; at most %" PRIu64 " are allowed", bytes, BUNDLE_MANIFEST_MAX);
+    return QUERN_OK;
+}
+
 static void add_proof(struct str *manifest, const void *bytes, size_t size)
 {
     uint8_t proof[BUNDLE_PROOF_BYTES];
@@ -210,15 +217,14 @@ static quern_status make_manifest(const char *given, const struct piece *pieces,
     if (!strncmp(str_text(manifest), BUNDLE_BASE_MANIFEST, strlen(BUNDLE_BASE_MANIFEST))) {
         FAIL_IF(strstr(given, "\n" BUNDLE_PROOF), QUERN_E_ARGUMENT,
                 "the manifest of base kernels has proofs, which are added when a bundle is made");
+        if (given[manifest->length - 1] != '\n')
+            str_add(manifest, "\n");
         for (size_t i = 0; i < count; i++)
             add_proof(manifest, pieces[i].bytes, pieces[i].size);
         add_proof(manifest, shared->packed, bundle_dictionary_extent(shared->packed_bytes));
     }
     FAIL_IF(manifest->failed, QUERN_E_MEMORY, "no memory for a bundle's manifest");
-    FAIL_IF(manifest->length > BUNDLE_MANIFEST_MAX, QUERN_E_ARGUMENT,
-            "a manifest of %zu bytes; at most %" PRIu64 " are allowed", manifest->length,
-            BUNDLE_MANIFEST_MAX);
-    return QUERN_OK;
+    return check_manifest(manifest->length);
 }
 
 /* Lays the compressed pieces out. */
@@ -252,6 +258,7 @@ quern_status bundle_write(const struct bundle_content *c, void **bytes, size_t *
     FAIL_IF(c->count > BUNDLE_ENTRIES_MAX, QUERN_E_ARGUMENT,
             "a bundle of %zu entries; at most %" PRIu64 " are allowed", c->count,
             BUNDLE_ENTRIES_MAX);
+    TRY(check_manifest(bytes_of(c->manifest)));
     FAIL_IF(bytes_of(c->tuning) > BUNDLE_TUNING_MAX, QUERN_E_ARGUMENT,
             "tuning tables of %zu bytes; at most %" PRIu64 " are allowed", bytes_of(c->tuning),
             BUNDLE_TUNING_MAX);

@@ -200,15 +200,19 @@ static void do_read_all(struct scene *c)
 
 static void do_bundle(struct scene *c)
 {
-    struct t_record r;
+    static const char manifest[] = "# quern base kernels, version 1.2.3\n";
+    struct t_record r, other;
     struct store_entry e;
     struct bundle *p;
     char path[PATH_MAX];
     void *bytes;
     size_t size;
 
+    /* two, which share a dictionary, and a manifest that gets proofs */
     t_record(&r, "sound");
-    if (bundle_write(&(struct bundle_content){&r.record, 1, "m", 1}, &bytes, &size) != QUERN_OK)
+    t_record(&other, "other");
+    const struct store_record records[] = {r.record, other.record};
+    if (bundle_write(&(struct bundle_content){records, 2, manifest, 1}, &bytes, &size) != QUERN_OK)
         return;
     const struct os wrapped = os;
     snprintf(path, sizeof path, "%s/bundle", c->t->root);

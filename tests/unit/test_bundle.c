@@ -207,6 +207,25 @@ static void base_kernels_are_proven(void **state)
     bundle_close(p);
     free(bytes);
     free(proven);
+
+    content.manifest = "# quern base kernels, version 1.2.3"; /* without an end of line */
+    assert_int_equal(bundle_write(&content, &bytes, &size), QUERN_OK);
+    assert_int_equal(bundle_open_memory(bytes, size, &p), QUERN_OK);
+    const uint64_t end = p->layout.end;
+    crypto_generichash(digest, sizeof digest, bytes, end, NULL, 0);
+    assert_int_equal(bundle_prove(p, digest), QUERN_OK);
+    bundle_close(p);
+    free(bytes);
+
+    char *const long_text = calloc(1, BUNDLE_MANIFEST_MAX + 2);
+    memset(long_text, 'x', BUNDLE_MANIFEST_MAX + 1);
+    content.manifest = long_text;
+    assert_int_equal(bundle_write(&content, &bytes, &size), QUERN_E_ARGUMENT);
+    /* and one that the proofs make too long */
+    memcpy(long_text, head, strlen(head));
+    long_text[BUNDLE_MANIFEST_MAX] = 0;
+    assert_int_equal(bundle_write(&content, &bytes, &size), QUERN_E_ARGUMENT);
+    free(long_text);
 }
 
 /* Every flipped bit and every length of a bundle of two entries and a tuning table: it is refused,

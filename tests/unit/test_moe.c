@@ -381,8 +381,17 @@ static void test_hostile(void **state)
     check_hostile("gfx1201",
                   "op=moe wq=none n=20 k=68 a=f32 experts=16 top_k=4 act=silu_mul glu=halves", 3,
                   1e-5);
+    /* blocks of one slot, whose kernels look at it before all else */
+    check_hostile("gfx1151",
+                  "op=moe wq=nf4 n=34 k=192 a=bf16 experts=8 top_k=2 bias=1 block_rows=1", 9, 5e-3);
     if (T_SANITIZED)
         return;
+    check_hostile("gfx942",
+                  "op=moe wq=int4 n=50 k=256 a=f16 zero=u8 experts=4 top_k=2 block_rows=1", 37,
+                  5e-3);
+    check_hostile("gfx90a", "op=moe wq=none n=12 k=40 a=bf16 experts=3 top_k=2 block_rows=1", 4,
+                  8e-3);
+    check_hostile("gfx1201", "op=moe wq=mxfp4 n=66 k=64 a=f16 experts=32 top_k=1", 5, 5e-3);
     check_hostile("gfx950", "op=moe wq=mxfp4 n=66 k=64 a=f16 experts=2 top_k=1", 80, 5e-3);
     check_hostile("gfx1151", "op=moe wq=fp4 n=66 k=128 a=bf16 experts=2 top_k=2", 80, 5e-3);
     check_hostile("gfx90a", "op=moe wq=none n=12 k=40 a=bf16 experts=3 top_k=2", 4, 8e-3);

@@ -73,10 +73,10 @@ typedef bf16 bf16x2 __attribute__((ext_vector_type(2)));
 
 #define KERNEL extern "C" __attribute__((global))
 #define DEVICE static inline __attribute__((device, always_inline))
-// For lambdas. One that is not marked so goes through all of the compiler's passes by itself and,
-// if it is inlined at all, once more as part of the kernel, which takes 5 % of some compiles. Those
-// that are not marked are better left so: unrolled loops call them so often that every copy's own
-// way through the passes takes longer, or LLVM 21 makes worse code of them
+// Stands behind a lambda's parameters. A lambda without it goes through all of the compiler's
+// passes by itself and, if it is inlined at all, once more as part of the kernel, which takes 5 %
+// of some compiles. Lambdas of some lines that stand without it were tried: they take longer with
+// it, as unrolled loops call them often, or LLVM 21 makes worse code of them
 // (docs/notebook/compile.md).
 #define INLINE __attribute__((always_inline))
 #define CONSTANT static __attribute__((constant))
@@ -255,7 +255,7 @@ template <class T> DEVICE float bias_or_zero(const T *bias, u32 n, const void *o
 //
 // What follows takes the place of prelude/rows.hip. Nothing that the host put
 // into rows, experts and rows_used leads out of A, C or the weights: a slot for no choice reads the
-// last row of A, and its results are not stored.
+// last row of A, and its results are not stored. A workgroup whose only slot is one leaves at once.
 
 #define SLOT_OPERANDS                                                                              \
     const u32 *__restrict rows, const u32 *__restrict experts, const u32 *__restrict rows_used,    \
@@ -263,8 +263,9 @@ template <class T> DEVICE float bias_or_zero(const T *bias, u32 n, const void *o
 // Of functions that use what follows.
 #define SLOT_PARAMETER const u32 *rows, u32 only_choice,
 #define SLOT_NAME      rows, only_choice,
-// What slot i names: the same for all lanes of a slice of one slot, which loads it once and leaves
-// at once where that is no choice. Slots are so few that 32 bits number their bytes.
+// What slot i names. A slice of one slot has loaded it, and knows that it is a choice. The bytes of
+// `rows` are numbered in 32 bits, which is why a launch has at most 2^30 slots (SLOTS_MAX in
+// src/dispatch/op_launch.c).
 #define CHOICE(i)  (M_TILE == 1 ? only_choice : *at_offset(rows, (i) * 4))
 #define A_ROW(i)   ((M_TILE == 1 ? only_choice : minimum(CHOICE(i), m - 1)) / TOP_K)
 #define C_ROW(i)   CHOICE(i)
@@ -287,9 +288,10 @@ DEVICE void clear_rows(ELEMENT *c, const u32 *rows, u32 m0, u32 m, u64 ldc, u32 
     }
 }
 
-// For the head of a kernel: its workgroup leaves if its slice is not used, or its expert is not
-// here; else the pointers to weights are made to point to the expert's. WEIGHT_BYTES: of b, of one
-// expert; N0, COUNT: the workgroup's rows of W, of which those past the end of W are none.
+// For the head of a kernel: its workgroup leaves if its slice is not used, if its only slot names
+// no choice, or if its expert is not here; else the pointers to weights are made to point to the
+// expert's. WEIGHT_BYTES: of b, of one expert; N0, COUNT: the workgroup's rows of W, of which those
+// past the end of W are none.
 #define ENTER_EXPERT(WEIGHT_BYTES, N0, COUNT)                                                      \
     const u32 used = *rows_used, expert = *at_offset(experts, slice / SLICES_OF_BLOCK * 4);        \
     const u32 only_choice = M_TILE == 1 ? *at_offset(rows, m0 * 4) : 0;                            \

@@ -70,10 +70,10 @@ typedef bf16 bf16x2 __attribute__((ext_vector_type(2)));
 
 #define KERNEL extern "C" __attribute__((global))
 #define DEVICE static inline __attribute__((device, always_inline))
-// For lambdas. One that is not marked so goes through all of the compiler's passes by itself and,
-// if it is inlined at all, once more as part of the kernel, which takes 5 % of some compiles. Those
-// that are not marked are better left so: unrolled loops call them so often that every copy's own
-// way through the passes takes longer, or LLVM 21 makes worse code of them
+// Stands behind a lambda's parameters. A lambda without it goes through all of the compiler's
+// passes by itself and, if it is inlined at all, once more as part of the kernel, which takes 5 %
+// of some compiles. Lambdas of some lines that stand without it were tried: they take longer with
+// it, as unrolled loops call them often, or LLVM 21 makes worse code of them
 // (docs/notebook/compile.md).
 #define INLINE __attribute__((always_inline))
 #define CONSTANT static __attribute__((constant))
