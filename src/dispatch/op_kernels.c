@@ -22,10 +22,12 @@ struct batch {
     } *work; /* null until there is one; room for PLAN_KERNELS_MAX */
 };
 
+/* Kernels for more rows take longer to compile. They come first, so that the last worker is not
+ * left alone with the longest. */
 static void finish_one(void *user, size_t i)
 {
     struct batch *const batch = user;
-    struct work *const w = &batch->work[i];
+    struct work *const w = &batch->work[batch->count - 1 - i];
 
     w->status = kernel_complete(batch->ctx, batch->jit, w->kernel, &w->search);
     if (w->status != QUERN_OK)
