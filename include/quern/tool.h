@@ -463,8 +463,7 @@ QUERN_API quern_status quern_bundle_walk(const quern_bundle *bundle, int verify,
  * begins with "# quern base kernels, version" gets a line with a proof for each entry and one for
  * the dictionary, which count in the 1 MiB, and is refused (QUERN_E_ARGUMENT) if it has some. Fails
  * if one of these tables is damaged; damaged entries are left out, and *left_out counts them.
- * Equal content gives equal bytes. *bytes is malloc'ed. Blocks on the
- * disk.
+ * Equal content gives equal bytes. *bytes is malloc'ed. Blocks on the disk.
  */
 QUERN_API quern_status quern_bundle_create(quern_ctx *ctx, const char *processor,
                                            const char *manifest, uint64_t serial, void **bytes,

@@ -22,8 +22,8 @@ struct batch {
     } *work; /* null until there is one; room for PLAN_KERNELS_MAX */
 };
 
-/* Kernels for more rows take longer to compile. They come first, so that the last worker is not
- * left alone with the longest. */
+/* Finishes a kernel of a batch, counted from its end. Kernels for more rows, which stand there,
+ * take longer to compile: begun last, one would keep one worker busy and the others waiting. */
 static void finish_one(void *user, size_t i)
 {
     struct batch *const batch = user;

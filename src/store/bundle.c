@@ -355,7 +355,7 @@ static bool read_proofs(struct bundle *p, uint8_t *proofs)
 quern_status bundle_prove(struct bundle *p, const uint8_t digest[BUNDLE_PROOF_BYTES])
 {
     const char *const own = p->info.manifest;
-    const bool says = !strncmp(own, BUNDLE_BASE_MANIFEST, strlen(BUNDLE_BASE_MANIFEST));
+    const bool says = bundle_of_base(own);
     uint8_t head[BUNDLE_PROOF_BYTES];
 
     crypto_generichash(head, sizeof head, p->head, p->layout.end, NULL, 0);

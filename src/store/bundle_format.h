@@ -5,6 +5,8 @@
 
 #include "store/bundle.h"
 
+#include <string.h>
+
 /* A transfer in text mode would change CR LF or stop at 0x1A, and so be noticed, as in an entry. */
 #define BUNDLE_CANARY      "QKBND\r\n\x1a"
 #define BUNDLE_SIGN_CANARY "QKSIG\r\n\x1a"
@@ -12,6 +14,11 @@
 /* How the manifest of a bundle of base kernels begins, and a line of it that proves a part. */
 #define BUNDLE_BASE_MANIFEST "# quern base kernels, version "
 #define BUNDLE_PROOF         "# proof "
+
+static inline bool bundle_of_base(const char *manifest)
+{
+    return !strncmp(manifest, BUNDLE_BASE_MANIFEST, strlen(BUNDLE_BASE_MANIFEST));
+}
 
 enum {
     BUNDLE_AT_CANARY = 0,

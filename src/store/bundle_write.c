@@ -214,7 +214,7 @@ static quern_status make_manifest(const char *given, const struct piece *pieces,
                                   const struct shared *shared, struct str *manifest)
 {
     str_add(manifest, given ? given : "");
-    if (!strncmp(str_text(manifest), BUNDLE_BASE_MANIFEST, strlen(BUNDLE_BASE_MANIFEST))) {
+    if (bundle_of_base(str_text(manifest))) {
         FAIL_IF(strstr(given, "\n" BUNDLE_PROOF), QUERN_E_ARGUMENT,
                 "the manifest of base kernels has proofs, which are added when a bundle is made");
         if (given[manifest->length - 1] != '\n')

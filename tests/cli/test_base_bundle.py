@@ -32,11 +32,13 @@ def maker():
 
 def parts_of(bundle):
     """The entries as they are stored, in the order of keys, and behind them the dictionary."""
-    head = maker().head_of(bundle)
+    base = maker()
     (entries,) = struct.unpack_from("<Q", bundle, 24)
-    index = [struct.unpack_from("<QI", bundle, 64 + i * 48 + 32) for i in range(entries)]
+    index = [struct.unpack_from("<QI", bundle, base.HEADER + i * base.INDEX + 32)
+             for i in range(entries)]
     first = min(offset for offset, _ in index)
-    return [*(bundle[at : at + packed] for at, packed in index), bundle[len(head) : first]]
+    dictionary = bundle[len(base.head_of(bundle)) : first]
+    return [*(bundle[at : at + packed] for at, packed in index), dictionary]
 
 
 def make_base(out, target):

@@ -172,13 +172,24 @@ static void what_no_reader_takes_is_not_packed(void **state)
                      QUERN_E_OBJECT);
 }
 
+/* A bundle of base kernels, opened and proven by the digest of its head. */
+static struct bundle *open_proven(const void *bytes, size_t size)
+{
+    uint8_t digest[BUNDLE_PROOF_BYTES];
+    struct bundle *p;
+
+    assert_int_equal(bundle_open_memory(bytes, size, &p), QUERN_OK);
+    crypto_generichash(digest, sizeof digest, bytes, p->layout.end, NULL, 0);
+    assert_int_equal(bundle_prove(p, digest), QUERN_OK);
+    return p;
+}
+
 /* Base kernels' manifests get proofs, once; other manifests stay as they are. */
 static void base_kernels_are_proven(void **state)
 {
     static const char head[] = "# quern base kernels, version 1.2.3\n# layers\n";
     struct kernel_record k;
     struct bundle *p;
-    uint8_t digest[BUNDLE_PROOF_BYTES];
     void *bytes;
     size_t size;
 
@@ -186,11 +197,8 @@ static void base_kernels_are_proven(void **state)
     make_kernel(&k, "x", "t1");
     struct bundle_content content = {&k.record, 1, head, 0, NULL};
     assert_int_equal(bundle_write(&content, &bytes, &size), QUERN_OK);
-    assert_int_equal(bundle_open_memory(bytes, size, &p), QUERN_OK);
-    const struct bundle_layout l = p->layout;
+    p = open_proven(bytes, size);
     assert_int_equal(strncmp(p->info.manifest, head, strlen(head)), 0);
-    crypto_generichash(digest, sizeof digest, bytes, l.end, NULL, 0);
-    assert_int_equal(bundle_prove(p, digest), QUERN_OK);
     assert_true(hit(p, &k, false));
     char *const proven = strdup(p->info.manifest);
     bundle_close(p);
@@ -210,11 +218,7 @@ static void base_kernels_are_proven(void **state)
 
     content.manifest = "# quern base kernels, version 1.2.3"; /* without an end of line */
     assert_int_equal(bundle_write(&content, &bytes, &size), QUERN_OK);
-    assert_int_equal(bundle_open_memory(bytes, size, &p), QUERN_OK);
-    const uint64_t end = p->layout.end;
-    crypto_generichash(digest, sizeof digest, bytes, end, NULL, 0);
-    assert_int_equal(bundle_prove(p, digest), QUERN_OK);
-    bundle_close(p);
+    bundle_close(open_proven(bytes, size));
     free(bytes);
 
     char *const long_text = calloc(1, BUNDLE_MANIFEST_MAX + 2);

@@ -69,9 +69,8 @@ typedef bf16 bf16x2 __attribute__((ext_vector_type(2)));
 #define DEVICE static inline __attribute__((device, always_inline))
 // Stands behind a lambda's parameters. A lambda without it goes through all of the compiler's
 // passes by itself and, if it is inlined at all, once more as part of the kernel, which takes 5 %
-// of some compiles. Lambdas of some lines that stand without it were tried: they take longer with
-// it, as unrolled loops call them often, or LLVM 21 makes worse code of them
-// (docs/notebook/compile.md).
+// of some compiles. Do not add it to a long lambda that is without it: compiling then takes longer,
+// as unrolled loops call the lambda often, or LLVM 21 makes worse code (docs/notebook/compile.md).
 #define INLINE __attribute__((always_inline))
 #define CONSTANT static __attribute__((constant))
 #define LDS __attribute__((address_space(3)))
@@ -249,7 +248,7 @@ template <class T> DEVICE float bias_or_zero(const T *bias, u32 n, const void *o
 //
 // What follows takes the place of prelude/rows.hip. Nothing that the host put
 // into rows, experts and rows_used leads out of A, C or the weights: a slot for no choice reads the
-// last row of A, and its results are not stored. A workgroup whose only slot is one leaves at once.
+// last row of A, and its results are not stored; a workgroup whose only slot names none leaves.
 
 #define SLOT_OPERANDS                                                                              \
     const u32 *__restrict rows, const u32 *__restrict experts, const u32 *__restrict rows_used,    \
@@ -257,15 +256,17 @@ template <class T> DEVICE float bias_or_zero(const T *bias, u32 n, const void *o
 // Of functions that use what follows.
 #define SLOT_PARAMETER const u32 *rows, u32 only_choice,
 #define SLOT_NAME      rows, only_choice,
-// What slot i names. A slice of one slot has loaded it, and knows that it is a choice. The bytes of
-// `rows` are numbered in 32 bits, which is why a launch has at most 2^30 slots (SLOTS_MAX in
-// src/dispatch/op_launch.c).
-#define CHOICE(i)  (M_TILE == 1 ? only_choice : *at_offset(rows, (i) * 4))
+// What slot i names. A slice of one slot has loaded it, and knows that it is a choice.
+#define CHOICE(i)  (M_TILE == 1 ? only_choice : listed(rows, i))
 #define A_ROW(i)   ((M_TILE == 1 ? only_choice : minimum(CHOICE(i), m - 1)) / TOP_K)
 #define C_ROW(i)   CHOICE(i)
 #define HAS_ROW(i) (M_TILE == 1 || CHOICE(i) < m)
 // What the results of a row of C, which is one, are multiplied by.
 #define ROUTED(value, row) ((value) * (routing ? routing[row] : 1.0f))
+
+// Element i of `rows` or `experts`. Its place in bytes is a number of 32 bits, which a load takes
+// beside the pointer; so a launch has at most 2^30 slots (SLOTS_MAX in src/dispatch/op_launch.c).
+DEVICE u32 listed(const u32 *list, u32 i) { return *at_offset(list, i * (u32)sizeof(u32)); }
 
 constexpr u32 ELSEWHERE = ~0u; // an expert that another device has
 
@@ -275,7 +276,7 @@ DEVICE void clear_rows(ELEMENT *c, const u32 *rows, u32 m0, u32 m, u64 ldc, u32 
                        u32 item)
 {
     for (u32 i = 0; i < M_TILE; i++) {
-        const u32 row = *at_offset(rows, (m0 + i) * 4);
+        const u32 row = listed(rows, m0 + i);
         if (row < m)
             for (u32 at = item; at < columns; at += ITEMS)
                 c[row * ldc + column + at] = 0;
@@ -287,8 +288,8 @@ DEVICE void clear_rows(ELEMENT *c, const u32 *rows, u32 m0, u32 m, u64 ldc, u32 
 // expert's. WEIGHT_BYTES: of b, of one expert; N0, COUNT: the workgroup's rows of W, of which those
 // past the end of W are none.
 #define ENTER_EXPERT(WEIGHT_BYTES, N0, COUNT)                                                      \
-    const u32 used = *rows_used, expert = *at_offset(experts, slice / SLICES_OF_BLOCK * 4);        \
-    const u32 only_choice = M_TILE == 1 ? *at_offset(rows, m0 * 4) : 0;                            \
+    const u32 used = *rows_used, expert = listed(experts, slice / SLICES_OF_BLOCK);                \
+    const u32 only_choice = M_TILE == 1 ? listed(rows, m0) : 0;                                    \
     asm volatile("" : : "s"(used), "s"(expert), "s"(only_choice)); /* loads that wait together */  \
     if (m0 >= used || (M_TILE == 1 && only_choice >= m))                                           \
         return;                                                                                    \

@@ -72,9 +72,8 @@ typedef bf16 bf16x2 __attribute__((ext_vector_type(2)));
 #define DEVICE static inline __attribute__((device, always_inline))
 // Stands behind a lambda's parameters. A lambda without it goes through all of the compiler's
 // passes by itself and, if it is inlined at all, once more as part of the kernel, which takes 5 %
-// of some compiles. Lambdas of some lines that stand without it were tried: they take longer with
-// it, as unrolled loops call them often, or LLVM 21 makes worse code of them
-// (docs/notebook/compile.md).
+// of some compiles. Do not add it to a long lambda that is without it: compiling then takes longer,
+// as unrolled loops call the lambda often, or LLVM 21 makes worse code (docs/notebook/compile.md).
 #define INLINE __attribute__((always_inline))
 #define CONSTANT static __attribute__((constant))
 #define LDS __attribute__((address_space(3)))
