@@ -233,7 +233,7 @@ static void check_shared(uint32_t at, uint32_t bytes, uint32_t alignment, const 
     if (at + bytes > shared.size() || at + bytes < at)
         fault("%s of %u bytes at %u of shared memory, which has %zu", what, bytes, at,
               shared.size());
-    if (at % alignment || bytes % 4)
+    if (at % alignment)
         fault("%s of %u bytes at %u of shared memory, which is no multiple of %u", what, bytes, at,
               alignment);
 }
@@ -242,7 +242,7 @@ static void read_words(uint32_t at, uint32_t bytes)
 {
     const uint32_t self = running->thread;
 
-    for (uint32_t i = at / 4; i < (at + bytes) / 4; i++) {
+    for (uint32_t i = at / 4; i < (at + bytes + 3) / 4; i++) { /* a byte is one of its word */
         word &w = words[i];
         if (w.writer == NOBODY)
             fault("read at %u of shared memory, which nobody wrote", i * 4);
@@ -300,7 +300,10 @@ struct rendezvous {
 };
 static std::vector<rendezvous> rendezvous_of; /* named ones, then those of warps */
 
-static void meet(uint32_t which, uint32_t count, bool orders)
+/* WAITS: until all have come. Who does not wait is not ordered behind the others. */
+enum stay { WAITS, GOES_ON };
+
+static void meet(uint32_t which, uint32_t count, bool orders, stay stays = WAITS)
 {
     rendezvous &r = rendezvous_of[which];
     const uint64_t generation = r.generation;
@@ -318,11 +321,12 @@ static void meet(uint32_t which, uint32_t count, bool orders)
         r.arrived = 0;
         r.generation++;
     } else {
-        while (r.generation == generation)
+        while (stays == WAITS && r.generation == generation)
             give_way();
     }
     if (orders) {
-        join(running->clock, clock);
+        if (stays == WAITS)
+            join(running->clock, clock);
         running->clock[running->thread]++;
     }
 }
@@ -727,6 +731,8 @@ void read_shared(unsigned at, void *value, unsigned bytes)
 
 void write_shared(unsigned at, const void *value, unsigned bytes)
 {
+    if (bytes % 4)
+        fault("write of %u bytes to shared memory, where only words are written", bytes);
     check_shared(at, bytes, bytes, "write");
     write_words(at, bytes, running->thread, running->clock[running->thread]);
     for (unsigned i = at / 4; i < (at + bytes) / 4; i++)
@@ -967,11 +973,22 @@ void sync_group()
     machine::meet(0, machine::threads, true);
 }
 
-void sync_some(unsigned id, unsigned count)
+static void check_named(unsigned id, unsigned count)
 {
     if (!id || id >= machine::NAMED || !count || count % machine::WARP)
         machine::fault("barrier %u of %u threads: of 1 to 15, of whole warps", id, count);
+}
+
+void sync_some(unsigned id, unsigned count)
+{
+    check_named(id, count);
     machine::meet(id, count, true);
+}
+
+void arrive_some(unsigned id, unsigned count)
+{
+    check_named(id, count);
+    machine::meet(id, count, true, machine::GOES_ON);
 }
 
 void sync_warp()

@@ -93,6 +93,7 @@ void copy_16(unsigned to, const void *from, unsigned barrier);
 void arrive_behind_copies(unsigned at);
 void sync_group();
 void sync_some(unsigned id, unsigned count);
+void arrive_some(unsigned id, unsigned count);
 void sync_warp();
 float exponential(float x);
 float shuffle_xor(float value, unsigned lanes);

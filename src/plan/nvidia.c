@@ -85,16 +85,20 @@ unsigned nvidia_scale_bytes(const struct quern_problem *q)
                                             : 1;
 }
 
+unsigned nvidia_zero_bytes(const struct quern_problem *q)
+{
+    return q->zero == QUERN_ZERO_SCALED ? nvidia_scale_bytes(q) : q->zero == QUERN_ZERO_U8;
+}
+
 int64_t nvidia_weight_bytes(const struct quern_problem *q)
 {
     const int64_t blocks = q->scale == QUERN_SCALE_BLOCK128
                                ? problem_scale_blocks(q->n) * problem_scale_blocks(q->k)
                                : 0;
     const int64_t groups = problem_has_group(q) ? q->n * (q->k / problem_group(q)) : blocks;
-    const int64_t scale = nvidia_scale_bytes(q);
-    const int64_t zero = q->zero == QUERN_ZERO_SCALED ? scale : q->zero == QUERN_ZERO_U8;
 
-    return q->n * q->k * nvidia_weight_bits(q) / 8 + groups * (scale + zero);
+    return q->n * q->k * nvidia_weight_bits(q) / 8 +
+           groups * (nvidia_scale_bytes(q) + nvidia_zero_bytes(q));
 }
 
 int64_t nvidia_codes_bytes(const struct quern_problem *q)

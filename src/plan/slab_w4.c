@@ -145,8 +145,8 @@ static void estimate(struct plan *p)
         p->row_groups * chunks(p) * slabs(p) * 4 * p->slab.k_parts * p->slab.units * unit_slots(p);
     e->busy_cycles = e->slots * model_together(p);
     e->memory_cycles = model_memory_cycles(p, nvidia_weight_bytes(&p->problem));
-    const int64_t memory = e->memory_cycles * 100 / target_sustained_percent(t) * 100 /
-                           (fill.percent ? fill.percent : 1);
+    const int64_t memory =
+        e->memory_cycles * 100 / NVIDIA_SUSTAINED_PERCENT * 100 / (fill.percent ? fill.percent : 1);
     int64_t body = steps * step > memory ? steps * step : memory;
     if (e->bytes_in_flight < FLIGHT_BYTES) /* what is not under way is waited for */
         body += body * (FLIGHT_BYTES - e->bytes_in_flight) / (8 * FLIGHT_BYTES);

@@ -33,7 +33,8 @@
  * sustained_percent: MI300X by BabelStream (copy, mul, add and triad 4.11 to 4.26 TB/s: Azure's ND
  * v5, samuel-bohman/AI-benchmarking-guide); MI355X by copies (5.65 TB/s: slides of AMD's Composable
  * Kernel, less sure); Radeon 8060S by reads of 20 GB (205 GB/s: apellegr/Strix-Halo-Models). H200
- * by this project's kernels (docs/notebook/ring.md), and NVIDIA's others as that.
+ * by copies to shared memory that nobody reads (4.66 of 4.8 TB/s:
+ * docs/hardware/h200-2026-11-28.md), and NVIDIA's others as that.
  *
  * dies: the accelerator dies (XCD) of MI300X and MI355X, by AMD's white papers of CDNA 3 and 4.
  *
@@ -91,7 +92,7 @@
 #define SM(name_, warps_, shared_, capabilities_)                                                  \
     .vendor = VENDOR_NVIDIA, .family = name_, .wave_size = 32, .simds = 4, .simd_lanes = 32,       \
     .vgprs = 512, .vgpr_granule = 8, .vgpr_unit = 8, .max_waves = (warps_) / 4,                    \
-    .lds_bytes = (shared_) * 1024, .lds_banks = 32, .trans_unit = true, SUSTAINED(87),             \
+    .lds_bytes = (shared_) * 1024, .lds_banks = 32, .trans_unit = true, SUSTAINED(97),             \
     .capabilities = capabilities_
 #define CAPS_SM80 (CAP_MMA_16816 | CAP_CP_ASYNC)
 #define CAPS_SM89 (CAPS_SM80 | CAP_MMA_FP8)

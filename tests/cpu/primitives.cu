@@ -109,6 +109,10 @@ PROBE(barriers)
         sts<u32>(256 + t * 4, IN(1));
         sync_some(1, 32);
         OUT(1, lds<u32>(256 + (31 - t) * 4));
+        arrive_some(2, 64);
+    } else {
+        sync_some(2, 64);
+        OUT(1, lds<u32>(256 + (63 - t) * 4));
     }
 }
 

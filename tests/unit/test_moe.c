@@ -780,7 +780,7 @@ static void test_refused(void **state)
     assert_int_equal(plan_make(&far, target_named("sm_90"), &set), QUERN_E_DECLINED);
     t_message_has("layout=bnb");
     const struct quern_problem low =
-        t_problem("op=moe wq=int4 n=64 k=128 a=bf16 experts=8 top_k=2 block_rows=4");
+        t_problem("op=moe wq=fp8 n=64 k=128 a=bf16 experts=8 top_k=2 block_rows=4");
     assert_int_equal(plan_make(&low, target_named("sm_90"), &set), QUERN_E_DECLINED);
     t_message_has("block_rows=4: blocks of this problem on sm_90 have more rows");
 }

@@ -161,11 +161,14 @@ DEVICE void barrier_wait(u32 at, u32 parity)
                  "r"(parity)
                  : "memory");
 }
+// Of what is read once: the second cache may drop it first. (What createpolicy.fractional makes for
+// all of an access.)
+constexpr u64 EVICT_FIRST = 0x12f0000000000000;
 DEVICE void bulk_copy(u32 to, const void *from, u32 bytes, u32 barrier)
 {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
-                 "[%0], [%1], %2, [%3];" ::"r"(shared_address(to)),
-                 "l"(from), "r"(bytes), "r"(shared_address(barrier))
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 ".L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(shared_address(to)),
+                 "l"(from), "r"(bytes), "r"(shared_address(barrier)), "l"(EVICT_FIRST)
                  : "memory");
 }
 
@@ -181,6 +184,11 @@ DEVICE void sync_group() { asm volatile("barrier.sync 0;" ::: "memory"); }
 DEVICE void sync_some(u32 id, u32 threads)
 {
     asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+// For threads that others wait for in sync_some, of as many threads in all, and that go on.
+DEVICE void arrive_some(u32 id, u32 threads)
+{
+    asm volatile("barrier.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 // Whether this lane is the one of its warp that acts for all. The compiler knows that it is one.
 DEVICE bool one_lane()

@@ -101,6 +101,44 @@ template <u32 COUNT> DEVICE loaded_scales<COUNT> begin_scales(SCALE_OPERANDS u64
     return s;
 }
 
+// The same from shared memory, where a copy of neighbours begins at `at`, and one of their zero
+// points at `zeros_at`. `block` counts from there.
+template <class T, u32 COUNT> DEVICE neighbours<T, COUNT> take_some(u32 at)
+{
+    if constexpr (COUNT * sizeof(T) == 16) {
+        const u32x4 v = lds<u32x4>(at);
+        return {{v.x, v.y, v.z, v.w}};
+    } else if constexpr (COUNT * sizeof(T) == 8) {
+        const u32x2 v = lds<u32x2>(at);
+        return {{v.x, v.y}};
+    } else if constexpr (COUNT * sizeof(T) == 4) {
+        return {{lds<u32>(at)}};
+    } else if constexpr (COUNT * sizeof(T) == 2) {
+        return {{lds<u16>(at)}};
+    } else {
+        return {{lds<u8>(at)}};
+    }
+}
+template <u32 COUNT> DEVICE loaded_scales<COUNT> take_scales(u32 at, u32 zeros_at, u32 block)
+{
+    loaded_scales<COUNT> s = {};
+    s.scales = take_some<block_scale, COUNT>(at + block * sizeof(block_scale));
+    if (HAS_ZEROS)
+        s.zeros = take_some<zero_element, COUNT>(zeros_at + block * sizeof(zero_element));
+    return s;
+}
+
+constexpr u32 SCALE_BYTES = sizeof(block_scale), ZERO_BYTES = HAS_ZEROS ? sizeof(zero_element) : 0;
+
+// Starts bulk copies of `count` neighbours from `block` on, to `to` and `zeros_to`.
+DEVICE void copy_scales(SCALE_OPERANDS u64 block, u32 count, u32 to, u32 zeros_to, u32 barrier)
+{
+    bulk_copy(to, BLOCK_SCALES + block, count * SCALE_BYTES, barrier);
+#if HAS_ZEROS
+    bulk_copy(zeros_to, zeros + block, count * ZERO_BYTES, barrier);
+#endif
+}
+
 constexpr u32 LINE_BLOCKS = 128 / sizeof(block_scale); // whose scales a line of memory holds
 
 DEVICE void prefetch_scales(SCALE_OPERANDS u64 block)

@@ -192,11 +192,14 @@ DEVICE void barrier_wait(u32 at, u32 parity)
                  "r"(parity)
                  : "memory");
 }
+// Of what is read once: the second cache may drop it first. (What createpolicy.fractional makes for
+// all of an access.)
+constexpr u64 EVICT_FIRST = 0x12f0000000000000;
 DEVICE void bulk_copy(u32 to, const void *from, u32 bytes, u32 barrier)
 {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
-                 "[%0], [%1], %2, [%3];" ::"r"(shared_address(to)),
-                 "l"(from), "r"(bytes), "r"(shared_address(barrier))
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 ".L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(shared_address(to)),
+                 "l"(from), "r"(bytes), "r"(shared_address(barrier)), "l"(EVICT_FIRST)
                  : "memory");
 }
 
@@ -212,6 +215,11 @@ DEVICE void sync_group() { asm volatile("barrier.sync 0;" ::: "memory"); }
 DEVICE void sync_some(u32 id, u32 threads)
 {
     asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+// For threads that others wait for in sync_some, of as many threads in all, and that go on.
+DEVICE void arrive_some(u32 id, u32 threads)
+{
+    asm volatile("barrier.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 // Whether this lane is the one of its warp that acts for all. The compiler knows that it is one.
 DEVICE bool one_lane()
@@ -570,6 +578,44 @@ template <u32 COUNT> DEVICE loaded_scales<COUNT> begin_scales(SCALE_OPERANDS u64
     s.zeros = load_some<zero_element, COUNT>(zeros + block);
 #endif
     return s;
+}
+
+// The same from shared memory, where a copy of neighbours begins at `at`, and one of their zero
+// points at `zeros_at`. `block` counts from there.
+template <class T, u32 COUNT> DEVICE neighbours<T, COUNT> take_some(u32 at)
+{
+    if constexpr (COUNT * sizeof(T) == 16) {
+        const u32x4 v = lds<u32x4>(at);
+        return {{v.x, v.y, v.z, v.w}};
+    } else if constexpr (COUNT * sizeof(T) == 8) {
+        const u32x2 v = lds<u32x2>(at);
+        return {{v.x, v.y}};
+    } else if constexpr (COUNT * sizeof(T) == 4) {
+        return {{lds<u32>(at)}};
+    } else if constexpr (COUNT * sizeof(T) == 2) {
+        return {{lds<u16>(at)}};
+    } else {
+        return {{lds<u8>(at)}};
+    }
+}
+template <u32 COUNT> DEVICE loaded_scales<COUNT> take_scales(u32 at, u32 zeros_at, u32 block)
+{
+    loaded_scales<COUNT> s = {};
+    s.scales = take_some<block_scale, COUNT>(at + block * sizeof(block_scale));
+    if (HAS_ZEROS)
+        s.zeros = take_some<zero_element, COUNT>(zeros_at + block * sizeof(zero_element));
+    return s;
+}
+
+constexpr u32 SCALE_BYTES = sizeof(block_scale), ZERO_BYTES = HAS_ZEROS ? sizeof(zero_element) : 0;
+
+// Starts bulk copies of `count` neighbours from `block` on, to `to` and `zeros_to`.
+DEVICE void copy_scales(SCALE_OPERANDS u64 block, u32 count, u32 to, u32 zeros_to, u32 barrier)
+{
+    bulk_copy(to, BLOCK_SCALES + block, count * SCALE_BYTES, barrier);
+#if HAS_ZEROS
+    bulk_copy(zeros_to, zeros + block, count * ZERO_BYTES, barrier);
+#endif
 }
 
 constexpr u32 LINE_BLOCKS = 128 / sizeof(block_scale); // whose scales a line of memory holds

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-// quern 0.1.0 for sm_90, M = 1 to 8
+// quern 0.1.0 for sm_90, M = 1 to 1
 // op=gemm wq=none a=bf16 c=bf16 n=4096 k=4096 bias=1 layout=dense round=rne
 
 
-#define SYMBOL quern_none_bf16_n4096_k4096_m8 // name of the kernel
+#define SYMBOL quern_none_bf16_n4096_k4096_m1 // name of the kernel
 #define KNOWN 1                         // whether the layer is, and what follows
 constexpr unsigned N = 4096;            // rows of W
 constexpr unsigned K = 4096;            // columns of W
@@ -22,22 +22,23 @@ constexpr unsigned K = 4096;            // columns of W
 #define A_IS_FP8 0                      // whether A is e4m3
 #define MMA_TYPE BF16                   // elements of products
 #define BIAS 1                          // whether a bias is added
-constexpr unsigned M_TILE = 8;          // rows of A computed at once
+constexpr unsigned M_TILE = 1;          // rows of A computed at once
 
 constexpr unsigned WAVE = 32;           // lanes
-constexpr unsigned WAVES = 8;           // in a workgroup
-constexpr unsigned K_WARPS = 4;         // that share rows, each with a part of K
-constexpr unsigned ROW_WARPS = 1;       // 16 rows of W each, at a time
+constexpr unsigned WAVES = 12;          // in a workgroup
+constexpr unsigned K_WARPS = 8;         // that share rows, each with a part of K
+constexpr unsigned ROW_WARPS = 1;       // 16 rows of W each, 8 for one row of A
 constexpr unsigned UNITS = 16;          // of a warp in a chunk of K
 constexpr unsigned UNIT = 32;           // columns
 constexpr unsigned SPAN = 1;            // units that are scaled together
-constexpr unsigned STAGES = 3;          // of the ring
-constexpr unsigned BATCH = 2;           // tiles of rows taken through a chunk of K
+constexpr unsigned STAGES = 2;          // of the ring
+constexpr unsigned SCALE_ROWS = 0;      // of scales in a copy; 0: in none
+constexpr unsigned BATCH = 1;           // tiles of rows taken through a chunk of K
 constexpr unsigned SUMMERS = 3;         // warps that add sums and store C
 constexpr unsigned SUM_BUFFERS = 2;     // of sums on their way there
 #define EARLY true                      // whether launches may overlap: prelude/ptx
 constexpr unsigned SHARED_START = 1024; // where a workgroup's shared memory is
-constexpr unsigned SHARED_BYTES = 204928; // of a workgroup
+constexpr unsigned SHARED_BYTES = 133248; // of a workgroup
 #define SLICES_FIRST true               // whether slices of A are workgroup id x
 
 // ---- cuda/prelude/ptx ----
@@ -203,11 +204,14 @@ DEVICE void barrier_wait(u32 at, u32 parity)
                  "r"(parity)
                  : "memory");
 }
+// Of what is read once: the second cache may drop it first. (What createpolicy.fractional makes for
+// all of an access.)
+constexpr u64 EVICT_FIRST = 0x12f0000000000000;
 DEVICE void bulk_copy(u32 to, const void *from, u32 bytes, u32 barrier)
 {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
-                 "[%0], [%1], %2, [%3];" ::"r"(shared_address(to)),
-                 "l"(from), "r"(bytes), "r"(shared_address(barrier))
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 ".L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(shared_address(to)),
+                 "l"(from), "r"(bytes), "r"(shared_address(barrier)), "l"(EVICT_FIRST)
                  : "memory");
 }
 
@@ -223,6 +227,11 @@ DEVICE void sync_group() { asm volatile("barrier.sync 0;" ::: "memory"); }
 DEVICE void sync_some(u32 id, u32 threads)
 {
     asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+// For threads that others wait for in sync_some, of as many threads in all, and that go on.
+DEVICE void arrive_some(u32 id, u32 threads)
+{
+    asm volatile("barrier.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 // Whether this lane is the one of its warp that acts for all. The compiler knows that it is one.
 DEVICE bool one_lane()
@@ -531,6 +540,10 @@ template <u32 COUNT> DEVICE loaded_scales<COUNT> begin_scales(SCALE_OPERANDS u64
 DEVICE void prefetch_scales(SCALE_OPERANDS u64) {}
 DEVICE float scale_at(loaded_scales<1>, u32, u32, float) { return 1; }
 #endif
+// No scales are copied to shared memory.
+constexpr u32 SCALE_BYTES = 0, ZERO_BYTES = 0;
+template <u32 COUNT> DEVICE loaded_scales<COUNT> take_scales(u32, u32, u32) { return {}; }
+DEVICE void copy_scales(SCALE_OPERANDS u64, u32, u32, u32, u32) {}
 DEVICE float shift_at(loaded_scales<1>, u32) { return 0; }
 DEVICE float extra_at(loaded_scales<1>, u32) { return 0; }
 DEVICE void build_table(u32) {}
@@ -603,11 +616,13 @@ template <bool ALIGNED> DEVICE void load_a_piece(const void *from, u32 *to)
 // For one row of A, seven of the eight columns of a matrix operand would be of no use. They have
 // A's values for other units instead, a unit each: a product then has, in its unit's column, the
 // sum that is wanted, and in the others what nobody looks at. So the values of eight units take the
-// registers of one, no register's number depends on the unit, and the loop over units is a loop,
-// whose code stays in the first instruction cache.
+// registers of one. And as units have columns of their own, the two halves of an operand's 16 rows
+// of W may have two units of the same eight rows: a tile is eight rows high, a stage half as large,
+// and so is what remains to be decoded when the last bytes have come.
 //
-// The producer waits for no launch in front (prelude/ptx): weights are on their way while that one
-// ends. In a mixture it does, for who routes tokens decides whose weights they are.
+// The producer makes the barriers and starts its copies before anybody else needs either; and it
+// waits for no launch in front (prelude/ptx): weights are on their way while that one ends. In a
+// mixture it does, for who routes tokens decides whose weights they are.
 //
 // Where K is longer than a chunk, a workgroup takes BATCH tiles of rows through the first chunk,
 // then through the second, and so on, so that A is loaded once for each; the summers keep sums of
@@ -620,7 +635,9 @@ template <bool ALIGNED> DEVICE void load_a_piece(const void *from, u32 *to)
 constexpr u32 M_TILES = divide_up(M_TILE, 8); // matrix operands' columns are rows of A
 constexpr u32 WARPS = K_WARPS * ROW_WARPS;
 static_assert(WAVES == WARPS + 1 + SUMMERS, "consumers, the producer, summers");
-constexpr u32 ROWS = 16 * ROW_WARPS; // of W in a stage
+constexpr bool ONE_ROW = M_TILE == 1;
+constexpr u32 TILE = ONE_ROW ? 8 : 16; // rows of W of a consumer
+constexpr u32 ROWS = TILE * ROW_WARPS; // of W in a stage
 constexpr u32 CHUNK = K_WARPS * UNITS * UNIT;
 #define CHUNKS divide_up(K, CHUNK)
 constexpr bool RAGGED = !KNOWN || K % CHUNK != 0;
@@ -631,30 +648,50 @@ constexpr u32 PAIRS = 16 / W_BITS;            // of weights in a word
 #define K_BYTES     (K / 8 * W_BITS)          // of a row of W
 #define CHUNK_BYTES (CHUNK / 8 * W_BITS)
 constexpr u32 SPANS = UNITS / SPAN;
-constexpr bool ONE_ROW = M_TILE == 1;
 constexpr u32 SIDE = ONE_ROW ? 8 : 1; // units whose values of A lie side by side in columns
 constexpr u32 SETS = divide_up(UNITS, SIDE);
-constexpr bool WHOLE_SETS = UNITS % SIDE == 0;
-static_assert(!ONE_ROW || (HAS_BLOCK_SCALES && SPAN == 1 && !BY_OFFSET && !HAS_ZEROS),
-              "what multiply_one_row does");
+static_assert(!ONE_ROW || (SPAN == 1 && !A_BLOCK_SCALED), "what multiply_one_row does");
 
 // Blocks whose scales a lane loads at once: neighbours, as many as are sure to start at a multiple
 // of their number.
 constexpr bool OWN_BLOCKS = KNOWN && NEIGHBOURS_AT_ONCE && SPAN * UNIT == BLOCK;
-constexpr u32 SCALES = OWN_BLOCKS && !ONE_ROW && SPANS % 4 == 0 && BLOCKS % 4 == 0 ? 4
-                       : OWN_BLOCKS && SPANS % 2 == 0 && BLOCKS % 2 == 0           ? 2
-                                                                                   : 1;
+constexpr u32 SCALES = OWN_BLOCKS && !ONE_ROW && SPANS % 4 == 0 && BLOCKS % 4 == 0      ? 4
+                       : OWN_BLOCKS && SPANS % 2 == 0 && BLOCKS % 2 == 0                   ? 2
+                                                                                         : 1;
 // The number of scales that a lane has of a row of W: of each span, or with one row of A of the
-// units in whose two columns the lane has sums.
+// units in whose two columns the lane has sums, which are neighbours.
 constexpr u32 LANE_SCALES = ONE_ROW ? SETS * 2 : SPANS;
 
-// Shared memory. The sums of a warp, 512 bytes for eight rows of A, are in the free halves of four
-// entries of the table, or where there is no table in a place of their own.
+// Shared memory. The sums of a warp, 512 bytes for eight rows of A, 128 for one, are in the free
+// halves of as many entries of the table, or where there is no table in a place of their own.
 constexpr u32 SUMS = TABLE_BYTES ? 128 : 0, SUMS_APART = TABLE_BYTES ? 256 : 128;
-constexpr u32 WARP_SUMS = M_TILES * 4; // numbers of a lane
-constexpr u32 ROW_BYTES = (K_WARPS * UNITS | 1) * UNIT_BYTES; // odd: rows in banks of their own
+constexpr u32 TILE_SUMS = ONE_ROW ? 1 : 4;     // numbers of a lane for eight rows of A, or for one
+constexpr u32 WARP_SUMS = M_TILES * TILE_SUMS; // of a lane
+// Bytes from a row of a stage to the next. Copies are quickest where a row is as far from a
+// multiple of 128 bytes as it is in memory; but then lanes of different rows read the same banks.
+// Codes are read in small pieces and looked up in shared memory too, so their rows are an odd
+// number of units long, each in banks of its own; wider weights gain more by quick copies. With one
+// row of A lanes of different rows read in different orders instead (row_key).
+constexpr bool KEYED = ONE_ROW && !RAGGED;
+constexpr u32 ROW_UNITS = KEYED || W_BITS > 4 ? K_WARPS * UNITS : K_WARPS * UNITS | 1;
+constexpr u32 ROW_BYTES = ROW_UNITS * UNIT_BYTES;
+// The largest power of two that divides `number`, and is `most` or less.
+constexpr u32 largest_power(u32 number, u32 most)
+{
+    return smaller(number & (0u - number), most);
+}
 constexpr u32 RING = TABLE_BYTES ? TABLE_BYTES : SUM_BUFFERS * WARPS * WARP_SUMS * 128;
-constexpr u32 STAGE_BYTES = ROWS * ROW_BYTES;
+// A stage has the scales of its weights too, where bulk copies can bring them (SCALE_ROWS): lanes
+// that load them from memory wait long, behind all the copies that are under way.
+constexpr bool SCALES_COME = SCALE_ROWS != 0;
+// Bytes from those of one row to those of the next: rows that come one by one are an odd multiple
+// of 16 bytes apart, so that those of eight lie in different banks.
+#define SCALES_APART(bytes)                                                                        \
+    (SCALE_ROWS == 1 && (bytes) ? CHUNK / BLOCK * (bytes) | 16 : BLOCKS * (bytes))
+constexpr u32 STAGE_SCALES = ROWS * ROW_BYTES; // where they begin in a stage
+constexpr u32 STAGE_ZEROS = STAGE_SCALES + (SCALES_COME ? ROWS * SCALES_APART(SCALE_BYTES) : 0);
+constexpr u32 STAGE_BYTES =
+    divide_up(STAGE_ZEROS + (SCALES_COME ? ROWS * SCALES_APART(ZERO_BYTES) : 0), 128) * 128;
 constexpr u32 KEPT = RING + STAGES * STAGE_BYTES; // sums of chunks before, of each tile of a batch
 constexpr u32 KEPT_BYTES = !KNOWN || CHUNKS > 1 ? BATCH * ROW_WARPS * WARP_SUMS * 128 : 0;
 constexpr u32 CODES = KEPT + KEPT_BYTES; // of nested scales
@@ -717,59 +754,110 @@ DEVICE void ask_for_scales(LAYER_PARAMETER SCALE_OPERANDS const walk &at)
     }
 }
 
-// One lane starts all copies, for the compiler then keeps addresses in uniform registers: a copy
-// is five instructions, where one by each lane is a loop of eight slow ones.
-DEVICE void start_copies(LAYER_PARAMETER const u8 *b, const walk &at, u32 stage)
+// Where in shared memory the scales of a row of a stage are, or, STAGE_ZEROS, its zero points.
+DEVICE u32 scales_of_row(u32 stage, u32 row, u32 bytes, u32 first)
 {
-    const u32 columns = RAGGED && at.chunk + 1 == CHUNKS ? K - (CHUNKS - 1) * CHUNK : CHUNK;
-
-    const u32 bytes = columns / 8 * W_BITS;
-
-    barrier_expect(FULL + stage * 8, ROWS * bytes);
-    NO_UNROLL for (u32 sixteen = 0; sixteen < ROWS; sixteen += 16) {
-        UNROLL for (u32 i = 0; i < 16; i++) {
-            const u32 row = sixteen + i, n = at.tile * ROWS + row;
-            const u64 from = !KNOWN || N % ROWS ? smaller(n, N - 1) : n;
-            bulk_copy(RING + stage * STAGE_BYTES + row * ROW_BYTES,
-                      b + W_ROW(from) * K_BYTES + at.chunk * CHUNK_BYTES, bytes,
-                      FULL + stage * 8);
-        }
-    }
+    return RING + stage * STAGE_BYTES + first + (SCALES_COME ? row * SCALES_APART(bytes) : 0);
 }
 
+// Columns of a step, whose chunk may be the last.
+DEVICE u32 columns_at(LAYER_PARAMETER const walk &at)
+{
+    return RAGGED && at.chunk + 1 == CHUNKS ? K - (CHUNKS - 1) * CHUNK : CHUNK;
+}
+// The row of W that a stage has as its row `row`: behind the last one, the last again.
+DEVICE u64 row_at(LAYER_PARAMETER const walk &at, u32 row)
+{
+    const u32 n = at.tile * ROWS + row;
+    return W_ROW((u64)(!KNOWN || N % ROWS ? smaller(n, N - 1) : n));
+}
+
+// One lane starts all copies, for the compiler then keeps addresses in uniform registers: a copy
+// is five instructions, where one by each lane is a loop of eight slow ones.
+DEVICE void start_copies(LAYER_PARAMETER SCALE_OPERANDS const u8 *b, const walk &at, u32 stage)
+{
+    const u32 columns = columns_at(LAYER_NAME at), bytes = columns / 8 * W_BITS;
+    const u32 blocks = SCALES_COME ? columns / BLOCK : 0; // of a row
+    const u32 rows = SCALE_ROWS == 1 ? ROWS : smaller(ROWS, N - at.tile * ROWS);
+
+    barrier_expect(FULL + stage * 8,
+                   ROWS * bytes + rows * blocks * (SCALE_BYTES + ZERO_BYTES));
+    NO_UNROLL for (u32 first = 0; first < ROWS; first += TILE) {
+        UNROLL for (u32 i = first; i < first + TILE; i++)
+            bulk_copy(RING + stage * STAGE_BYTES + i * ROW_BYTES,
+                      b + row_at(LAYER_NAME at, i) * K_BYTES + at.chunk * CHUNK_BYTES, bytes,
+                      FULL + stage * 8);
+    }
+    UNROLL for (u32 i = 0; SCALES_COME && i < (SCALE_ROWS == 1 ? ROWS : 1); i++)
+        copy_scales(SCALE_NAMES SCALE_ROW(row_at(LAYER_NAME at, i)) + at.chunk * CHUNK / BLOCK,
+                    SCALE_ROWS == 1 ? blocks : rows * blocks,
+                    scales_of_row(stage, i, SCALE_BYTES, STAGE_SCALES),
+                    scales_of_row(stage, i, ZERO_BYTES, STAGE_ZEROS), FULL + stage * 8);
+}
+
+DEVICE void make_barriers()
+{
+    UNROLL for (u32 i = 0; i < STAGES; i++) {
+        barrier_init(FULL + i * 8, 1);
+        barrier_init(EMPTY + i * 8, WARPS);
+    }
+    UNROLL for (u32 i = 0; i < SUM_BUFFERS; i++) {
+        barrier_init(SUMMED + i * 8, WARPS);
+        barrier_init(DRAINED + i * 8, SUMMERS);
+    }
+    barrier_init_fence();
+}
+
+// The others wait at named barrier 1 for the mbarriers.
 DEVICE void produce(LAYER_PARAMETER SCALE_OPERANDS const u8 *b, walk at)
 {
     place<STAGES> stage = {0, 1};
 
-    NO_UNROLL for (; at.more(); at.advance(), stage.advance()) {
-        if (HAS_BLOCK_SCALES)
-            ask_for_scales(LAYER_NAME SCALE_NAMES at);
+    if (one_lane())
+        make_barriers();
+    sync_warp();
+    arrive_some(1, WAVES * 32);
+    NO_UNROLL while (at.more()) {
         barrier_wait(EMPTY + stage.at * 8, stage.parity);
         if (one_lane())
-            start_copies(LAYER_NAME b, at, stage.at);
+            start_copies(LAYER_NAME SCALE_NAMES b, at, stage.at);
         sync_warp();
+        stage.advance();
+        at.advance();
+        if (HAS_BLOCK_SCALES && !SCALES_COME && at.more()) // the first step's are loaded at once
+            ask_for_scales(LAYER_NAME SCALE_NAMES at);
     }
 }
 
 // ---- The summers ----
 
-DEVICE void store_four(u32 at, const float (&numbers)[4])
+// Both take the first TILE_SUMS numbers.
+DEVICE void store_sums(u32 at, const float (&numbers)[4])
 {
-    sts<u32x4>(at, {as_bits(numbers[0]), as_bits(numbers[1]), as_bits(numbers[2]),
-                    as_bits(numbers[3])});
+    if (TILE_SUMS == 4)
+        sts<u32x4>(at, {as_bits(numbers[0]), as_bits(numbers[1]), as_bits(numbers[2]),
+                        as_bits(numbers[3])});
+    else
+        sts<float>(at, numbers[0]);
 }
-DEVICE void add_four(float (&to)[4], u32 at)
+DEVICE void add_sums_at(float (&to)[4], u32 at)
 {
-    const u32x4 v = lds<u32x4>(at);
-    to[0] += as_float(v.x), to[1] += as_float(v.y), to[2] += as_float(v.z), to[3] += as_float(v.w);
+    if (TILE_SUMS == 4) {
+        const u32x4 v = lds<u32x4>(at);
+        to[0] += as_float(v.x), to[1] += as_float(v.y);
+        to[2] += as_float(v.z), to[3] += as_float(v.w);
+    } else {
+        to[0] += lds<float>(at);
+    }
 }
 
-// Where a lane has its sums of a warp's 16 rows of W and eight rows of A: 16 bytes beside those of
+// Where a lane has its sums of a warp's rows of W and eight rows of A, or one: beside those of
 // other lanes.
 DEVICE u32 sums_at(u32 buffer, u32 warp, u32 tile, u32 lane)
 {
+    constexpr u32 LANES = 32 / TILE_SUMS; // that share 128 bytes
     const u32 block = (buffer * WARPS + warp) * M_TILES + tile;
-    return SUMS + (block * 4 + lane / 8) * SUMS_APART + lane % 8 * 16;
+    return SUMS + (block * TILE_SUMS + lane / LANES) * SUMS_APART + lane % LANES * (4 * TILE_SUMS);
 }
 
 typedef typename element_of<C_TYPE>::type c_element;
@@ -779,25 +867,24 @@ DEVICE void add_up(LAYER_PARAMETER const walk &at, u32 buffer, u32 rows, u32 til
                    float unit, const c_element *bias, SLOT_PARAMETER c_element *c, u32 first,
                    u32 m, i64 ldc)
 {
-    const u32 kept = KEPT + ((at.in_batch * ROW_WARPS + rows) * M_TILES + tile) * 512 + lane * 16;
+    const u32 block = (at.in_batch * ROW_WARPS + rows) * M_TILES + tile;
+    const u32 kept = KEPT + (block * 32 + lane) * (4 * TILE_SUMS);
     float total[4] = {};
 
     if (CHUNKS > 1 && at.chunk)
-        add_four(total, kept);
+        add_sums_at(total, kept);
     UNROLL for (u32 w = 0; w < K_WARPS; w++)
-        add_four(total, sums_at(buffer, rows * K_WARPS + w, tile, lane));
+        add_sums_at(total, sums_at(buffer, rows * K_WARPS + w, tile, lane));
     if (CHUNKS > 1 && at.chunk + 1 < CHUNKS) {
-        store_four(kept, total);
+        store_sums(kept, total);
         return;
     }
-    if (ONE_ROW) { // four lanes have sums of the same row of W, each of two columns
-        UNROLL for (u32 i = 0; i < 4; i += 2) {
-            total[i] += shuffle_xor(total[i], 1);
-            total[i] += shuffle_xor(total[i], 2);
-        }
+    if (ONE_ROW) { // four lanes have sums of the same row of W, each of other units
+        total[0] += shuffle_xor(total[0], 1);
+        total[0] += shuffle_xor(total[0], 2);
     }
-    UNROLL for (u32 i = 0; i < 4; i += ONE_ROW ? 2 : 1) {
-        const u32 n = at.tile * ROWS + rows * 16 + lane / 4 + i / 2 * 8;
+    UNROLL for (u32 i = 0; i < TILE_SUMS; i++) {
+        const u32 n = at.tile * ROWS + rows * TILE + lane / 4 + i / 2 * 8;
         const u32 row = ONE_ROW ? 0 : tile * 8 + lane % 4 * 2 + i % 2;
         const bool stores = !ONE_ROW || lane % 4 == 0;
 #if GLU // the other row of a pair is another lane's, and all lanes take part in the shuffle
@@ -848,6 +935,7 @@ DEVICE void add_sums(LAYER_PARAMETER walk at, float unit, const c_element *bias,
 typedef u32 a_values[SETS][M_TILES][UNIT / 8];
 typedef typename element_of<A_TYPE>::type a_element;
 
+
 // The pairs of A of a lane's columns of a unit.
 template <bool ALIGNED> DEVICE void load_a_unit(const a_element *from, u32 (&pairs)[UNIT / 8])
 {
@@ -876,7 +964,7 @@ DEVICE void load_a_as(LAYER_PARAMETER SLOT_PARAMETER a_values &values, const a_e
         UNROLL for (u32 s = 0; s < SETS; s++) {
             const u32 u = ONE_ROW ? s * SIDE + lane / 4 : s;
             const u32 column = chunk * CHUNK + (k_warp * UNITS + u) * UNIT;
-            if ((WHOLE_SETS || u < UNITS) && (!RAGGED || column < K))
+            if (u < UNITS && (!RAGGED || column < K))
                 load_a_unit<ALIGNED>(from + column, values[s][t]);
         }
     }
@@ -894,16 +982,17 @@ DEVICE void load_a(LAYER_PARAMETER SLOT_PARAMETER a_values &values, const a_elem
 }
 
 // The sums of A's values over a span, or its scales, of two rows of A in each lane, as products
-// have them.
-typedef float a_sums[SPANS][M_TILES][2];
+// have them; with one row of A over the two units of a set in whose columns the lane has sums.
+constexpr u32 SUMMED_APART = ONE_ROW ? SETS : SPANS;
+typedef float a_sums[SUMMED_APART][M_TILES][2];
 
 DEVICE void sum_a(LAYER_PARAMETER a_sums &of_a, const a_values &values, u32 chunk, u32 k_warp)
 {
-    UNROLL for (u32 s = 0; s < SPANS; s++) {
+    UNROLL for (u32 s = 0; s < SUMMED_APART; s++) {
         UNROLL for (u32 t = 0; t < M_TILES; t++) {
             float sums[4] = {};
             UNROLL for (u32 u = s * SPAN; u < (s + 1) * SPAN; u++) {
-                if (!RAGGED || chunk * CHUNK + (k_warp * UNITS + u) * UNIT < K) {
+                if (!RAGGED || chunk * CHUNK + (k_warp * UNITS + u * SIDE) * UNIT < K) {
                     UNROLL for (u32 i = 0; i < UNIT / 8; i += 2)
                         mma<MMA_TYPE>(sums, ONES, ONES, ONES, ONES, values[u][t][i],
                                     values[u][t][i + 1]);
@@ -919,18 +1008,39 @@ struct row_scales {
     loaded_scales<SCALES> part[LANE_SCALES / SCALES];
 };
 
-DEVICE void load_scales(LAYER_PARAMETER SCALE_OPERANDS row_scales &row, const walk &at, u32 in_tile,
-                        u32 k_warp)
+// Those of row `in_tile` of a tile. COME: from the stage, else from memory.
+template <bool COME>
+DEVICE void load_scales(LAYER_PARAMETER SCALE_OPERANDS row_scales &row, const walk &at, u32 stage,
+                        u32 in_tile, u32 k_warp)
 {
     const u64 n = W_ROW(smaller(at.tile * ROWS + in_tile, N - 1));
+    // Behind the last row of W the last one's, as those of a whole stage end with it.
+    const u32 come =
+        SCALE_ROWS > 1 && N % ROWS ? smaller(in_tile, N - 1 - at.tile * ROWS) : in_tile;
 
     UNROLL for (u32 i = 0; i < LANE_SCALES / SCALES; i++) {
         const u32 first = i * SCALES;
         const u32 u = ONE_ROW ? first / 2 * SIDE + item() % 4 * 2 + first % 2 : first * SPAN;
-        const u32 column = at.chunk * CHUNK + (k_warp * UNITS + u) * UNIT;
-        if ((WHOLE_SETS || u < UNITS) && (!RAGGED || column < K))
+        const u32 in_chunk = (k_warp * UNITS + u) * UNIT, column = at.chunk * CHUNK + in_chunk;
+        if (u >= UNITS || (RAGGED && column >= K))
+            continue;
+        if constexpr (COME)
+            row.part[i] = take_scales<SCALES>(scales_of_row(stage, come, SCALE_BYTES, STAGE_SCALES),
+                                              scales_of_row(stage, come, ZERO_BYTES, STAGE_ZEROS),
+                                              in_chunk / BLOCK);
+        else
             row.part[i] = begin_scales<SCALES>(SCALE_NAMES SCALE_ROW(n) + column / BLOCK);
     }
+}
+template <bool COME>
+DEVICE void load_both_scales(LAYER_PARAMETER SCALE_OPERANDS row_scales &upper, row_scales &lower,
+                             const walk &at, u32 stage, u32 rows, u32 k_warp)
+{
+    const u32 in_tile = rows * TILE + item() % 32 / 4;
+
+    load_scales<COME>(LAYER_NAME SCALE_NAMES upper, at, stage, in_tile, k_warp);
+    if (!ONE_ROW)
+        load_scales<COME>(LAYER_NAME SCALE_NAMES lower, at, stage, in_tile + 8, k_warp);
 }
 
 #if A_BLOCK_SCALED
@@ -964,24 +1074,35 @@ template <u32 COUNT> DEVICE void load_packed(u32 at, u32 offset, u32 (&words)[CO
     }
 }
 
+// With one row of A, what the numbers of a set's units are xored with to give the order in which a
+// lane reads its row's: of rows whose units 0 are in the same banks, each has another.
+DEVICE u32 row_key(u32 units)
+{
+    constexpr u32 BANKS = 128 / UNIT_BYTES; // as many units have banks of their own
+    constexpr u32 ALIKE = KEYED ? largest_power(ROW_UNITS, BANKS) : 1; // of so many rows
+    return item() % 32 / 4 % BANKS / (BANKS / ALIKE) % largest_power(units, 8);
+}
+
 // Where in shared memory the weights of a stage begin that a lane loads.
 DEVICE u32 own_weights(u32 stage, u32 rows, u32 k_warp)
 {
     const u32 lane = item() % 32;
 
-    return RING + stage * STAGE_BYTES + (rows * 16 + lane / 4) * ROW_BYTES +
+    return RING + stage * STAGE_BYTES + (rows * TILE + lane / 4) * ROW_BYTES +
            lane % 4 * (UNIT_BYTES / 4) + k_warp * (UNITS * UNIT_BYTES);
 }
 
-// Adds the products of a unit of 16 rows, which begins `offset`, a constant, behind `own`, with A.
-DEVICE void multiply_unit(float (&sums)[M_TILES][4], const u32 (&a)[M_TILES][UNIT / 8], u32 own,
-                          u32 offset)
+// Adds the products of a unit of 16 rows, or of two units of eight, with A. Weights of the first
+// eight rows of the operand begin at `upper`, those of the others at `lower`, and both `offset`, a
+// constant, behind that.
+DEVICE void multiply_unit(float (&sums)[M_TILES][4], const u32 (&a)[M_TILES][UNIT / 8], u32 upper,
+                          u32 lower, u32 offset)
 {
     const u32 copy = item() % 32 * 4;
     u32 x[WORDS], y[WORDS];
 
-    load_packed(own, offset, x);
-    load_packed(own, offset + 8 * ROW_BYTES, y);
+    load_packed(upper, offset, x);
+    load_packed(lower, offset, y);
     UNROLL for (u32 i = 0; i < UNIT / 16; i++) {
         const u32 v = 2 * i / PAIRS, w = (2 * i + 1) / PAIRS;
         const u32 w0 = pair_of_word(x[v], 2 * i % PAIRS, copy);
@@ -993,58 +1114,47 @@ DEVICE void multiply_unit(float (&sums)[M_TILES][4], const u32 (&a)[M_TILES][UNI
     }
 }
 
-// The sums of a warp's units for one row of A. The loop takes TURN units at a time: two or one
-// leave too few loads on their way, eight are too many instructions for the first instruction
-// cache. REST units are left over. Where a chunk does not divide K, units are taken one by one, as
-// the last chunk may end behind any of them. A unit's sums are in one column, and of four lanes the
-// one that has this column adds them to its own.
-constexpr u32 TURN = RAGGED ? 1 : 4, REST = UNITS % TURN;
-
-// Adds the scaled products of COUNT units of a set of eight, from the set's unit `u` on. The set's
-// weights begin at `own`. EVEN says that u is even: which of a lane's two columns a unit has is
-// then known when the kernel is compiled.
-template <u32 COUNT, bool EVEN>
-DEVICE void multiply_turn(float (&sums)[4], const u32 (&a)[M_TILES][UNIT / 8], u32 own, u32 u,
-                          const float (&above)[2], const float (&below)[2])
+// Adds a warp's products of eight rows of W with the one row of A. The upper half of an operand has
+// one unit of each row and the lower half another. Which two of a set that is may differ from row
+// to row: row r has units 2p ^ key(r) and (2p + 1) ^ key(r) in product p. So lanes of eight rows
+// read different banks, though rows lie in memory as bulk copies bring them quickest. Of the four
+// lanes of a row, one has the columns of both units, 2q and 2q + 1.
+DEVICE void multiply_one_row(LAYER_PARAMETER float &sum, const a_values &a, const a_sums &of_a,
+                             const row_scales &row, const walk &at, u32 stage, u32 rows,
+                             u32 k_warp, float shift)
 {
-    float unit[COUNT][M_TILES][4] = {};
-
-    UNROLL for (u32 turn = 0; turn < COUNT; turn++)
-        multiply_unit(unit[turn], a, own + u * UNIT_BYTES, turn * UNIT_BYTES);
-    UNROLL for (u32 turn = 0; turn < COUNT; turn++) {
-        const bool second = (EVEN ? turn : u + turn) % 2; // of a lane's columns
-        if (item() % 4 != (u + turn) / 2)
-            continue;
-        sums[0] = fused(second ? unit[turn][0][1] : unit[turn][0][0],
-                        second ? above[1] : above[0], sums[0]);
-        sums[2] = fused(second ? unit[turn][0][3] : unit[turn][0][2],
-                        second ? below[1] : below[0], sums[2]);
-    }
-}
-
-DEVICE void multiply_one_row(LAYER_PARAMETER float (&sums)[4], const a_values &a,
-                             const row_scales &upper, const row_scales &lower, const walk &at,
-                             u32 stage, u32 rows, u32 k_warp, float shift)
-{
+    const u32 own = own_weights(stage, rows, k_warp), q = item() % 4;
     const u32 column = at.chunk * CHUNK + k_warp * UNITS * UNIT;
 
     UNROLL for (u32 s = 0; s < SETS; s++) {
-        const u32 own = own_weights(stage, rows, k_warp) + s * SIDE * UNIT_BYTES;
-        const u32 units = smaller(SIDE, UNITS - s * SIDE);
-        float above[2], below[2]; // of the lane's two columns
+        const u32 units = smaller(SIDE, UNITS - s * SIDE), key = row_key(units);
+        float of_unit[2] = {};
+        UNROLL for (u32 p = 0; p < divide_up(units, 2); p++) {
+            const u32 first = 2 * p, next = column + (s * SIDE + first + 1) * UNIT;
+            const u32 second = first + 1 < units && (!RAGGED || next < K) ? first + 1 : first;
+            float products[M_TILES][4] = {};
+            if (RAGGED && next - UNIT >= K)
+                continue;
+            multiply_unit(products, a[s], own + (first ^ key) * UNIT_BYTES,
+                          own + (second ^ key) * UNIT_BYTES, s * SIDE * UNIT_BYTES);
+            if ((q ^ key / 2) != p)
+                continue;
+            of_unit[0] = key % 2 ? products[0][2] : products[0][0];
+            of_unit[1] = key % 2 ? products[0][1] : products[0][3];
+        }
         UNROLL for (u32 i = 0; i < 2; i++) {
-            const u32 block = s * 2 + i;
-            above[i] = scale_at(upper.part[block / SCALES], block % SCALES, CODES, shift);
-            below[i] = scale_at(lower.part[block / SCALES], block % SCALES, CODES, shift);
+            const u32 unit = 2 * q + i, block = s * 2 + i;
+            const auto &scales = row.part[block / SCALES];
+            float value = of_unit[i];
+            if (unit >= units || (RAGGED && column + (s * SIDE + unit) * UNIT >= K))
+                continue;
+            if (BY_OFFSET)
+                value = fused(-(NO_ZERO + shift_at(scales, block % SCALES)), of_a[s][0][i], value);
+            const float scale = scale_at(scales, block % SCALES, CODES, shift);
+            sum = HAS_BLOCK_SCALES ? fused(value, scale, sum) : sum + value;
+            if (ZERO == ZERO_SCALED)
+                sum = fused(-extra_at(scales, block % SCALES), of_a[s][0][i], sum);
         }
-        NO_UNROLL for (u32 u = 0; u + TURN <= units; u += TURN) {
-            if (RAGGED && column + (s * SIDE + u) * UNIT >= K)
-                break;
-            multiply_turn<TURN, TURN % 2 == 0>(sums, a[s], own, u, above, below);
-        }
-        if constexpr (REST != 0)
-            if (s + 1 == SETS)
-                multiply_turn<REST, true>(sums, a[s], own, UNITS % SIDE - REST, above, below);
     }
 }
 
@@ -1065,7 +1175,7 @@ DEVICE void multiply(LAYER_PARAMETER float (&sums)[M_TILES][4], const a_values &
                               of_a[s][t][i % 2];
         }
         UNROLL for (u32 u = s * SPAN; u < (s + 1) * SPAN; u++)
-            multiply_unit(block, a[u], own, u * UNIT_BYTES);
+            multiply_unit(block, a[u], own, own + 8 * ROW_BYTES, u * UNIT_BYTES);
         if (!HAS_BLOCK_SCALES)
             continue;
         const float scales[2] = {scale_at(above, s % SCALES, CODES, shift),
@@ -1098,8 +1208,8 @@ DEVICE void consume(LAYER_PARAMETER SCALE_OPERANDS SLOT_PARAMETER walk at, const
     a_values values;
     a_sums of_a;
 
-    load_scales(LAYER_NAME SCALE_NAMES upper, at, rows * 16 + lane / 4, k_warp);
-    load_scales(LAYER_NAME SCALE_NAMES lower, at, rows * 16 + lane / 4 + 8, k_warp);
+    if (!SCALES_COME)
+        load_both_scales<false>(LAYER_NAME SCALE_NAMES upper, lower, at, 0, rows, k_warp);
 #if SCALE_IS_NESTED
     shift = ldg(offset);
     for (u32 i = item(); i < NEST; i += WARPS * 32)
@@ -1112,7 +1222,7 @@ DEVICE void consume(LAYER_PARAMETER SCALE_OPERANDS SLOT_PARAMETER walk at, const
     if (KNOWN && CHUNKS == 1)
         load_a(LAYER_NAME SLOT_NAME values, a, lda, first, m, 0, k_warp);
     build_table(WARPS * 32);
-    sync_some(1, WARPS * 32);
+    sync_some(1, WAVES * 32); // the table is there, and so are the mbarriers
     if (KNOWN && CHUNKS == 1 && BY_OFFSET)
         sum_a(LAYER_NAME of_a, values, 0, k_warp);
 #if A_BLOCK_SCALED
@@ -1121,7 +1231,7 @@ DEVICE void consume(LAYER_PARAMETER SCALE_OPERANDS SLOT_PARAMETER walk at, const
 #endif
     NO_UNROLL while (at.more()) {
         const walk now = at;
-        const row_scales upper_now = upper, lower_now = lower;
+        row_scales upper_now = upper, lower_now = lower;
         float sums[M_TILES][4] = {};
 
         if ((!KNOWN || CHUNKS > 1) && now.in_batch == 0) {
@@ -1133,13 +1243,14 @@ DEVICE void consume(LAYER_PARAMETER SCALE_OPERANDS SLOT_PARAMETER walk at, const
 #endif
         }
         at.advance();
-        if (at.more()) { // a step ahead of their use
-            load_scales(LAYER_NAME SCALE_NAMES upper, at, rows * 16 + lane / 4, k_warp);
-            load_scales(LAYER_NAME SCALE_NAMES lower, at, rows * 16 + lane / 4 + 8, k_warp);
-        }
+        if (!SCALES_COME && at.more()) // a step ahead of their use
+            load_both_scales<false>(LAYER_NAME SCALE_NAMES upper, lower, at, 0, rows, k_warp);
         barrier_wait(FULL + stage.at * 8, stage.parity);
+        if constexpr (SCALES_COME)
+            load_both_scales<true>(LAYER_NAME SCALE_NAMES upper_now, lower_now, now, stage.at, rows,
+                                   k_warp);
         if constexpr (ONE_ROW)
-            multiply_one_row(LAYER_NAME sums[0], values, upper_now, lower_now, now, stage.at, rows,
+            multiply_one_row(LAYER_NAME sums[0][0], values, of_a, upper_now, now, stage.at, rows,
                              k_warp, shift);
         else
             multiply(LAYER_NAME sums, values, of_a, upper_now, lower_now, now, stage.at, rows,
@@ -1151,7 +1262,7 @@ DEVICE void consume(LAYER_PARAMETER SCALE_OPERANDS SLOT_PARAMETER walk at, const
         stage.advance();
         barrier_wait(DRAINED + buffer.at * 8, buffer.parity);
         UNROLL for (u32 t = 0; t < M_TILES; t++)
-            store_four(sums_at(buffer.at, warp, t, lane), sums[t]);
+            store_sums(sums_at(buffer.at, warp, t, lane), sums[t]);
         sync_warp();
         if (lane == 0)
             barrier_arrive(SUMMED + buffer.at * 8);
@@ -1191,23 +1302,12 @@ KERNEL(SYMBOL, WAVES * 32)
     const walk at = {LAYER_NAME groups, group, 0, 0, group};
 
     check_shared_start();
-    if (item() == 0) {
-        for (u32 i = 0; i < STAGES; i++) {
-            barrier_init(FULL + i * 8, 1);
-            barrier_init(EMPTY + i * 8, WARPS);
-        }
-        for (u32 i = 0; i < SUM_BUFFERS; i++) {
-            barrier_init(SUMMED + i * 8, WARPS);
-            barrier_init(DRAINED + i * 8, SUMMERS);
-        }
-        barrier_init_fence();
-    }
-    sync_group();
-    if (warp < WARPS)
-        consume(LAYER_NAME SCALE_NAMES SLOT_NAME at, a, lda, (u32)first + begin, its_rows);
-    else if (warp == WARPS)
+    if (warp == WARPS)
         produce(LAYER_NAME SCALE_NAMES b, at);
+    else if (warp < WARPS)
+        consume(LAYER_NAME SCALE_NAMES SLOT_NAME at, a, lda, (u32)first + begin, its_rows);
     else {
+        sync_some(1, WAVES * 32);
         await_launch_in_front(LATE_UNIT);
         add_sums(LAYER_NAME at, UNIT_OF_SUMS, bias, SLOT_NAME c, (u32)first + begin, its_rows,
                  ldc);

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/* What follows from the shape of a kernel of family ring (ring_shape.c), and the time that it takes
+ * (ring_time.c). Pure functions. */
+#ifndef QUERN_PLAN_RING_H
+#define QUERN_PLAN_RING_H
+
+#include "plan/family.h"
+
+#define RING_PARTS      4 /* of a multiprocessor, each with its own warps and registers */
+#define RING_STAGES_MAX 6
+
+/* Matrix operands that rows of A take. */
+int ring_m_tiles(const struct plan *p);
+/* Whether the kernel is for one row of A, whose values of eight units then take the registers of
+ * one. A matrix operand has two units of eight rows of W, and a lane one sum. */
+bool ring_one_row(const struct plan *p);
+/* Warps that multiply, and warps that add what those have. */
+int ring_consumers(const struct plan *p);
+int64_t ring_summers(const struct plan *p);
+/* Columns of a chunk of K, and chunks of it. */
+int64_t ring_chunk(const struct plan *p);
+int64_t ring_chunks(const struct plan *p);
+/* Bytes of a unit of one row of W; of a stage, with the scales that copies bring. */
+int64_t ring_unit_bytes(const struct plan *p);
+int64_t ring_stage_bytes(const struct plan *p);
+/* Rows of W of a stage, and how many of them have their scales brought by a bulk copy together:
+ * all, or one; 0: lanes load scales from memory. */
+int64_t ring_stage_rows(const struct plan *p);
+int64_t ring_scale_rows(const struct plan *p);
+/* Of sums on their way from consumers to summers, of 128 bytes each. */
+int64_t ring_sums(const struct plan *p);
+/* Whether shared memory has room for sums of chunks before, and their bytes for a tile. */
+bool ring_keeps_sums(const struct plan *p);
+int64_t ring_kept_bytes(const struct plan *p);
+/* Shared memory but for the stages. */
+int64_t ring_other_bytes(const struct plan *p);
+/* Registers of a consumer's lane, and most that there are for each of so many warps. */
+uint32_t ring_registers(const struct plan *p);
+uint32_t ring_registers_max(const struct plan *p);
+
+/* Fills in p's estimate. The shape, rows_per_workgroup and row_groups are set. */
+void ring_estimate(struct plan *p);
+
+#endif

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT */
+/* What follows from the shape of a kernel of family ring: the sizes of what it has in shared memory
+ * and in registers. */
+#include "plan/ring.h"
+
+#include "plan/base.h"
+#include "plan/nvidia.h"
+
+#define COPY_BYTES  16    /* in bulk, are of multiples of these */
+#define BANKS_BYTES 128   /* of all banks of shared memory */
+#define STAGE_ALIGN 128   /* where copies are quickest */
+#define TABLE_BYTES 65536 /* half of it free for sums */
+
+int ring_m_tiles(const struct plan *p)
+{
+    return (p->m_tile + 7) / 8;
+}
+
+bool ring_one_row(const struct plan *p)
+{
+    return p->m_tile == 1;
+}
+
+static int tile_rows(const struct plan *p)
+{
+    return ring_one_row(p) ? 8 : 16;
+}
+
+int64_t ring_stage_rows(const struct plan *p)
+{
+    return (int64_t)tile_rows(p) * p->ring.row_warps;
+}
+
+static int tile_sums(const struct plan *p)
+{
+    return ring_one_row(p) ? 1 : 4;
+}
+
+int ring_consumers(const struct plan *p)
+{
+    return p->ring.k_warps * p->ring.row_warps;
+}
+
+int64_t ring_chunk(const struct plan *p)
+{
+    return (int64_t)p->ring.k_warps * p->ring.units * p->ring.unit;
+}
+
+int64_t ring_chunks(const struct plan *p)
+{
+    return model_ceil_div(p->problem.k, ring_chunk(p));
+}
+
+int64_t ring_unit_bytes(const struct plan *p)
+{
+    return p->ring.unit * (int64_t)nvidia_weight_bits(&p->problem) / 8;
+}
+
+/* Whether bulk copies can bring so many bytes of each row for all rows of a stage at once, of the
+ * last stage and of any expert too. */
+static bool rows_copy(const struct plan *p, int64_t row)
+{
+    const struct quern_problem *const q = &p->problem;
+
+    return ring_stage_rows(p) * row % COPY_BYTES == 0 &&
+           q->n % ring_stage_rows(p) * row % COPY_BYTES == 0 &&
+           (q->op != QUERN_OP_MOE || q->n * row % COPY_BYTES == 0);
+}
+
+/* Of how many rows of W a bulk copy brings the scales: all those of a stage, where they are
+ * neighbours, or one; 0: lanes load them from memory. Copies take multiples of 16 bytes, from and
+ * to such multiples. With one row of A, scales that lie multiples of all banks apart come one by
+ * one, for lanes of eight rows would read the same bank. Those of two levels stay with the lanes,
+ * as the second level is no multiple of anything. */
+int64_t ring_scale_rows(const struct plan *p)
+{
+    const struct quern_problem *const q = &p->problem;
+
+    if (plan_is_base(p) || !nvidia_has_blocks(p) || q->scale == QUERN_SCALE_NESTED)
+        return 0;
+    const int64_t blocks = q->k / problem_group(q);
+    const int64_t row = blocks * nvidia_scale_bytes(q), zeros = blocks * nvidia_zero_bytes(q);
+    const int64_t stage = ring_chunk(p) / problem_group(q);
+    const bool one_chunk = ring_chunks(p) == 1 && q->glu != QUERN_GLU_HALVES;
+    const bool together = one_chunk && rows_copy(p, row) && rows_copy(p, zeros);
+    const bool each = ring_chunk(p) % problem_group(q) == 0 && row % COPY_BYTES == 0 &&
+                      zeros % COPY_BYTES == 0 && stage * nvidia_scale_bytes(q) % COPY_BYTES == 0 &&
+                      stage * nvidia_zero_bytes(q) % COPY_BYTES == 0;
+
+    const bool meet = ring_one_row(p) && row % BANKS_BYTES == 0;
+
+    return each && (meet || !together) ? 1 : together ? ring_stage_rows(p) : 0;
+}
+
+int64_t ring_summers(const struct plan *p)
+{
+    return p->waves - ring_consumers(p) - 1;
+}
+
+/* Of one kind in a stage. Rows that are copied one by one are an odd multiple of 16 bytes apart,
+ * by which those of eight lie in different banks. */
+static int64_t stage_scales(const struct plan *p, int64_t bytes)
+{
+    const int64_t group = problem_group(&p->problem);
+
+    return ring_stage_rows(p) * (bytes && ring_scale_rows(p) == 1
+                                     ? ring_chunk(p) / group * bytes | COPY_BYTES
+                                     : p->problem.k / group * bytes);
+}
+
+int64_t ring_stage_bytes(const struct plan *p)
+{
+    const struct quern_problem *const q = &p->problem;
+    const int64_t scales = ring_scale_rows(p) ? stage_scales(p, nvidia_scale_bytes(q)) +
+                                                    stage_scales(p, nvidia_zero_bytes(q))
+                                              : 0;
+
+    const int64_t units = (int64_t)p->ring.k_warps * p->ring.units;
+    const bool keyed = ring_one_row(p) && q->k % ring_chunk(p) == 0 && !plan_is_base(p);
+    const bool odd = nvidia_weight_bits(q) == 4 && !keyed;
+
+    return model_ceil_div(ring_stage_rows(p) * (odd ? units | 1 : units) * ring_unit_bytes(p) +
+                              scales,
+                          STAGE_ALIGN) *
+           STAGE_ALIGN;
+}
+
+/* Of the sums of a tile, over all its consumers that share rows. */
+int64_t ring_kept_bytes(const struct plan *p)
+{
+    return (int64_t)p->ring.row_warps * ring_m_tiles(p) * tile_sums(p) * 128;
+}
+
+int64_t ring_sums(const struct plan *p)
+{
+    return (int64_t)ring_consumers(p) * ring_m_tiles(p) * tile_sums(p);
+}
+
+/* Whether shared memory has room for sums of chunks before. A base kernel may meet any K. */
+bool ring_keeps_sums(const struct plan *p)
+{
+    return ring_chunks(p) > 1 || plan_is_base(p);
+}
+
+/* Shared memory but for the stages: the table, or the sums that would be in it, sums of chunks
+ * before, codes, barriers. */
+int64_t ring_other_bytes(const struct plan *p)
+{
+    return (nvidia_has_table(&p->problem) ? TABLE_BYTES
+                                          : p->ring.sum_buffers * ring_sums(p) * 128) +
+           (ring_keeps_sums(p) ? p->ring.batch * ring_kept_bytes(p) : 0) +
+           nvidia_codes_bytes(&p->problem) + (RING_STAGES_MAX + 2) * 16;
+}
+
+/* Registers of a consumer: A, sums and those of a block, scales of two rows in this step and the
+ * next, and what addresses take. For one row, A and scales of eight units at a time, and 60 for the
+ * rest, of which the sums of four units take 16. */
+uint32_t ring_registers(const struct plan *p)
+{
+    const uint32_t spans = (uint32_t)(p->ring.units / p->ring.span),
+                   tiles = (uint32_t)ring_m_tiles(p);
+    const uint32_t sets = (uint32_t)(p->ring.units + 7) / 8;
+
+    if (ring_one_row(p))
+        return sets * ((uint32_t)p->ring.unit / 8 + (nvidia_has_scales(p) ? 2 : 0) +
+                       (p->problem.wq == QUERN_W_INT4 ? 2 : 0) +
+                       (p->problem.zero > QUERN_ZERO_NONE ? 2 : 0)) +
+               64;
+    return (uint32_t)(p->ring.units * p->ring.unit) / 8 * tiles + 8 * tiles +
+           spans * nvidia_scale_bytes(&p->problem) +
+           (p->problem.scale == QUERN_SCALE_NESTED ? 8 : 0) +
+           (p->problem.wq == QUERN_W_INT4 ? 2 * tiles * spans : 0) +
+           (p->problem.zero > QUERN_ZERO_NONE ? 4 * spans : 0) +
+           (nvidia_in_blocks_of_128(p) && p->problem.a == QUERN_DT_FP8 ? 2 * tiles * spans : 0) +
+           36;
+}
+
+/* Most that each lane of so many warps can have. */
+uint32_t ring_registers_max(const struct plan *p)
+{
+    const int together = (p->waves + RING_PARTS - 1) / RING_PARTS;
+    const unsigned most = p->target->vgprs / (unsigned)together / 8 * 8;
+
+    return most > 255 ? 255 : most;
+}

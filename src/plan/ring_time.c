@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How long kernels of family ring take. A step of a multiprocessor is modelled as whichever takes
+ * longest of four: shared memory, the issue of instructions, a consumer's chain of them, and the
+ * warps that add sums. A kernel takes its steps or its share of memory, whichever is longer, after
+ * its launch and its loads of A. Constants are fitted to what kernels took on an H200
+ * (docs/notebook/ring.md).
+ */
+#include "plan/ring.h"
+
+#include "plan/nvidia.h"
+
+/* That a multiprocessor should have asked for at any time: of numbers, and of codes in blocks,
+ * whose decoding takes longer than memory does. */
+#define FLIGHT_BYTES        98304
+#define FLIGHT_BYTES_BLOCKS 40960
+
+/* Cycles at 1.98 GHz, fitted to 733 kernels of 21 layers and M = 8, 16 and 32: 88 % of them took
+ * what follows from these within 15 % (docs/notebook/ring.md, 2026-11-23). */
+#define LAUNCH_CYCLES    5000 /* launch, table, first bytes, last sums */
+#define LOAD_CYCLES      470  /* to load A of a chunk, besides its bytes */
+#define LOAD_BYTES       45   /* of A that a multiprocessor loads in a cycle */
+#define TABLE_CYCLES     211  /* of a warp for the look-ups of 64 columns behind others */
+#define MASKS_CYCLES     202  /* for decoding as many by masks */
+#define FP8_CYCLES       180  /* for widening as many e4m3 */
+#define LOAD_64_CYCLES   80   /* for loading as many of 16 bits, which need no decoding */
+#define PRODUCT_CYCLES   28   /* and for their products with eight rows of A */
+#define SCALE_CYCLES     7    /* for scaling a block's sums with eight rows of A */
+#define STEP_CYCLES      268  /* of a warp in a step besides: barriers, addresses */
+#define STEP_ROWS_CYCLES 68   /* and for handing over sums of eight rows of A */
+#define PART_CYCLES      142  /* of a warp that adds sums, for 16 rows of W and eight of A */
+#define SUM_CYCLES       26   /* and for those of each consumer */
+#define RAGGED_PERCENT   140  /* of a warp's cycles, where a chunk does not divide K */
+#define FEW_PERCENT      80   /* of multiprocessors at work, or fewer, leave memory to each other */
+#define ALONE_BYTES      31   /* of W that each of those then gets in a cycle */
+/* For one row of A, fitted to 265 kernels of 37 layers of five formats: all but 1.5 % of them took
+ * what follows from these within 15 % (docs/notebook/ring.md, 2026-11-29). */
+#define ONE_LAUNCH_CYCLES  3950  /* launch, first bytes, last sums */
+#define ONE_CHAIN_CYCLES   690   /* of a warp in a step, and as much more as follows */
+#define ONE_CHAIN_PERCENT  70    /* of its slots */
+#define ONE_STEP_SLOTS     97    /* of a warp in a step, besides its products */
+#define ONE_SLOT_PERCENT   156   /* of a cycle of one of the four parts, that a slot takes */
+#define ONE_PART_CYCLES    418   /* of a warp that adds sums */
+#define ONE_SUM_CYCLES     34    /* and for those of each consumer */
+#define ONE_BANKS_PERCENT  124   /* of a warp's cycles, where its lanes meet in banks */
+#define ONE_SLOW_BYTES     65536 /* that come first are slower, by a cycle */
+#define ONE_SLOW_EACH      50    /* for so many of them */
+#define ONE_FLIGHT_BYTES   55000 /* that should be on their way: without any, memory takes longer */
+#define ONE_FLIGHT_PERCENT 42    /* by so much, and by the square of what is missing */
+
+static int64_t largest(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Instructions of a warp that make a pair of weights: an address and a load, or a shift and a mask;
+ * a conversion of two e4m3, and to bf16 three more; none where the words of W are pairs. */
+static int pair_slots(const struct plan *p)
+{
+    const unsigned bits = nvidia_weight_bits(&p->problem);
+
+    return bits == 4 ? 2 : bits == 16 ? 0 : p->problem.a == QUERN_BF16 ? 4 : 1;
+}
+
+/* And for one unit of 16 rows: its pairs, products, scaling. */
+static int64_t unit_slots(const struct plan *p)
+{
+    const int scaling = nvidia_has_scales(p) ? 4 * ring_m_tiles(p) / p->ring.span + 4 : 0;
+
+    return pair_slots(p) * (p->ring.unit / 4) + 2 + p->ring.unit / 16 * ring_m_tiles(p) + scaling;
+}
+
+/* And for a consumer's part of a step. With one row of A a product has two units of eight rows. */
+static int64_t step_slots(const struct plan *p)
+{
+    return unit_slots(p) * (ring_one_row(p) ? (p->ring.units + 1) / 2 : p->ring.units);
+}
+
+/* Cycles of a multiprocessor in a step: a stage is decoded and multiplied. Shared memory was seen
+ * to give half a wavefront a cycle, and a slot of those counted here to take 5/6 of a cycle. Where
+ * a chunk does not divide K, each unit is behind a branch, across which nothing is scheduled. */
+static int64_t step_cycles(const struct plan *p)
+{
+    const int64_t units = (int64_t)ring_consumers(p) * p->ring.units, tiles = ring_m_tiles(p);
+    const unsigned bits = nvidia_weight_bits(&p->problem);
+    const bool table = nvidia_has_table(&p->problem);
+    const int decode = table       ? TABLE_CYCLES
+                       : bits == 4 ? MASKS_CYCLES
+                       : bits == 8 ? FP8_CYCLES
+                                   : LOAD_64_CYCLES;
+    const int64_t wavefronts =
+        (table ? units * p->ring.unit / 4 : 0) + units * ring_unit_bytes(p) / 8 + 2 * ring_sums(p);
+    const int64_t slots = ring_consumers(p) * (step_slots(p) + 8 * tiles);
+    const int64_t parts = model_ceil_div(p->ring.row_warps * tiles, ring_summers(p));
+    const int64_t summing = parts * (PART_CYCLES + p->ring.k_warps * SUM_CYCLES);
+    int64_t chain =
+        (int64_t)p->ring.units * p->ring.unit * (decode + PRODUCT_CYCLES * tiles) / 64 +
+        (nvidia_has_scales(p) ? p->ring.units / p->ring.span * SCALE_CYCLES * tiles : 0) +
+        STEP_CYCLES + STEP_ROWS_CYCLES * tiles;
+
+    if (p->problem.k % ring_chunk(p))
+        chain = chain * RAGGED_PERCENT / 100;
+    if (p->ring.sum_buffers == 1)
+        chain += summing;
+    return largest(largest(2 * wavefronts, slots * 5 / 6), largest(chain, summing));
+}
+
+static int64_t lowest_bit(int64_t number)
+{
+    return number & -number;
+}
+
+/* Whether lanes of different rows of a stage read the same banks, with one row of A: the numbers of
+ * a set's units must leave room for as many orders as there are rows whose banks are the same
+ * (row_key in the template). */
+static bool banks_meet(const struct plan *p)
+{
+    const int64_t banks = 128 / ring_unit_bytes(p);
+    const int64_t alike = lowest_bit((int64_t)p->ring.k_warps * p->ring.units);
+
+    return p->ring.units < 8 && (alike < banks ? alike : banks) > lowest_bit(p->ring.units);
+}
+
+/* The same for one row of A. */
+static int64_t one_row_step_cycles(const struct plan *p)
+{
+    const int64_t slots = step_slots(p);
+    const int64_t parts = model_ceil_div(p->ring.row_warps, ring_summers(p));
+    int64_t chain = ONE_CHAIN_CYCLES + slots * ONE_CHAIN_PERCENT / 100;
+
+    if (p->problem.k % ring_chunk(p))
+        chain = chain * RAGGED_PERCENT / 100;
+    if (banks_meet(p))
+        chain = chain * ONE_BANKS_PERCENT / 100;
+    return largest(
+        largest(chain,
+                ring_consumers(p) * (ONE_STEP_SLOTS + slots * ONE_SLOT_PERCENT / 100) / RING_PARTS),
+        parts * (ONE_PART_CYCLES + p->ring.k_warps * ONE_SUM_CYCLES));
+}
+
+/* Of a kernel for one row. Memory and decoding hold each other up where they take about as long:
+ * together about the fourth root of the sum of their fourth powers. */
+static int64_t one_row_cycles(const struct plan *p, const struct target_fill *fill,
+                              int64_t in_flight)
+{
+    const int64_t steps = (int64_t)fill->fullest * ring_chunks(p), step = one_row_step_cycles(p);
+    const int64_t of_row = nvidia_weight_bytes(&p->problem) / p->problem.n;
+    const int64_t bytes = (int64_t)fill->fullest * p->rows_per_workgroup * of_row;
+    const bool few = fill->fullest == 1 && fill->percent <= FEW_PERCENT;
+    const int64_t peak = p->estimate.memory_cycles * 100 / (fill->percent ? fill->percent : 1);
+    int64_t memory =
+        (few ? bytes / ALONE_BYTES : peak * 100 / target_sustained_percent(p->target)) +
+        (bytes < ONE_SLOW_BYTES ? bytes : ONE_SLOW_BYTES) / ONE_SLOW_EACH;
+
+    const int64_t missing = largest(0, 1000 - 1000 * in_flight / ONE_FLIGHT_BYTES); /* of 1000 */
+    memory += memory * ONE_FLIGHT_PERCENT / 100 * missing / 1000 * missing / 1000;
+    const int64_t longer = largest(memory, steps * step);
+    const int64_t part = 1000 * (memory + steps * step - longer) / longer; /* of 1000 */
+    const int64_t loads = ring_chunks(p) == 1 ? 0 : ring_chunks(p) * LOAD_CYCLES / 8;
+    return ONE_LAUNCH_CYCLES + longer +
+           longer * part / 1000 * part / 1000 * part / 1000 * part / 4500 + step + loads;
+}
+
+void ring_estimate(struct plan *p)
+{
+    const struct quern_problem *const q = &p->problem;
+    const struct target *const t = p->target;
+    struct plan_estimate *const e = &p->estimate;
+    const struct target_fill fill = target_fill(t, (uint64_t)(p->row_groups * model_together(p)));
+    const int64_t steps = (int64_t)fill.fullest * ring_chunks(p);
+    const int64_t in_flight = (p->ring.stages - 1) * ring_stage_bytes(p);
+
+    e->vgprs = ring_registers(p);
+    const int64_t held = t->cus / model_together(p) ? t->cus / model_together(p) : 1;
+    e->workgroups = p->row_groups < held ? p->row_groups : held;
+    e->walk = (int64_t)fill.fullest;
+    e->waves_per_simd = (uint32_t)((p->waves + RING_PARTS - 1) / RING_PARTS);
+    e->busy_percent = fill.percent;
+    e->fills = true;
+    e->streams = true;
+    e->close = true;
+    e->bytes_in_flight = in_flight;
+    e->step_slots = (uint32_t)step_slots(p);
+    e->setup_slots = 300;
+    e->slots = p->row_groups * ring_chunks(p) * ring_consumers(p) * step_slots(p);
+    e->busy_cycles = e->slots * model_together(p);
+    e->memory_cycles = model_memory_cycles(p, nvidia_weight_bytes(q));
+    /* Its share of memory, the last round of tiles counted whole. Where few multiprocessors have a
+     * tile at all, each gets more than a share: 1024x4096 keeps 64 of 132 busy, and for NF4, e4m3
+     * and bf16 at M = 1 each of these got 30 to 31 bytes a cycle behind launch and loads. */
+    const int64_t sustained = e->memory_cycles * 100 / NVIDIA_SUSTAINED_PERCENT;
+    const int64_t alone = p->rows_per_workgroup * (nvidia_weight_bytes(q) / q->n) / ALONE_BYTES;
+    const bool few = fill.fullest == 1 && fill.percent <= FEW_PERCENT;
+    const int64_t memory =
+        few ? largest(sustained, alone) : sustained * 100 / (fill.percent ? fill.percent : 1);
+    const int64_t loads =
+        ring_chunks(p) == 1 ? 1
+                            : ring_chunks(p) * model_ceil_div((int64_t)fill.fullest, p->ring.batch);
+    int64_t body = largest(steps * step_cycles(p), memory);
+    /* A kernel that has little under way waits for memory: one of NF4 with 33 KB was seen to take
+     * 2 % longer than one with 41, one of bf16 with 66 KB 6 % longer than one with 140; but many
+     * small stages cost small layers as much. */
+    const int64_t flight = nvidia_has_blocks(p) ? FLIGHT_BYTES_BLOCKS : FLIGHT_BYTES;
+    if (in_flight < flight)
+        body += body * (flight - in_flight) / (8 * flight);
+    e->kernel_cycles =
+        ring_one_row(p)
+            ? one_row_cycles(p, &fill, in_flight)
+            : LAUNCH_CYCLES + loads * (LOAD_CYCLES + p->m_tile * 2 * ring_chunk(p) / LOAD_BYTES) +
+                  body;
+}
