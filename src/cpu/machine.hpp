@@ -88,7 +88,7 @@ void barrier_init_fence();
 void barrier_arrive(unsigned at);
 void barrier_expect(unsigned at, unsigned bytes);
 void barrier_wait(unsigned at, unsigned parity);
-void bulk_copy(unsigned to, const void *from, unsigned bytes, unsigned barrier);
+void bulk_copy(unsigned to, const void *from, unsigned bytes, unsigned barrier, bool once);
 void copy_16(unsigned to, const void *from, unsigned barrier);
 void arrive_behind_copies(unsigned at);
 void sync_group();

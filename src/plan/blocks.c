@@ -28,7 +28,7 @@ static bool block_is_faster(const struct plan *p, const struct plan *q)
  * average, the experts' numbers are nearly Poisson's, by which these limits have one in twenty
  * experts with more rows than a block, or fewer. `busy`: sixteenths of the experts that have any,
  * when the shape is chosen. On matrix units up to 16 rows take the time of one: AMD's blocks of one
- * row go to vector units, and NVIDIA's to kernels for one row, which codes of a table have.
+ * row go to vector units, and NVIDIA's to kernels for one row, which all weights but fp8 have.
  */
 struct block_size {
     int rows, choices, busy;

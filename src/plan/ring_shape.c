@@ -153,8 +153,9 @@ int64_t ring_other_bytes(const struct plan *p)
 }
 
 /* Registers of a consumer: A, sums and those of a block, scales of two rows in this step and the
- * next, and what addresses take. For one row, A and scales of eight units at a time, and 60 for the
- * rest, of which the sums of four units take 16. */
+ * next, and what addresses take. For one row, of each set of eight units A, the scales of a lane's
+ * two and their zero points or sums of A, of nested scales those of the next step too; and 64 for
+ * the rest. */
 uint32_t ring_registers(const struct plan *p)
 {
     const uint32_t spans = (uint32_t)(p->ring.units / p->ring.span),
@@ -163,6 +164,7 @@ uint32_t ring_registers(const struct plan *p)
 
     if (ring_one_row(p))
         return sets * ((uint32_t)p->ring.unit / 8 + (nvidia_has_scales(p) ? 2 : 0) +
+                       (p->problem.scale == QUERN_SCALE_NESTED ? 6 : 0) +
                        (p->problem.wq == QUERN_W_INT4 ? 2 : 0) +
                        (p->problem.zero > QUERN_ZERO_NONE ? 2 : 0)) +
                64;

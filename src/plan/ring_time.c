@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * How long kernels of family ring take. A step of a multiprocessor is modelled as whichever takes
- * longest of four: shared memory, the issue of instructions, a consumer's chain of them, and the
- * warps that add sums. A kernel takes its steps or its share of memory, whichever is longer, after
- * its launch and its loads of A. Constants are fitted to what kernels took on an H200
- * (docs/notebook/ring.md).
+ * longest of four: shared memory (not with one row of A), the issue of instructions, a consumer's
+ * chain of them, and the warps that add sums. A kernel takes its steps or its share of memory,
+ * whichever is longer, after its launch and its loads of A; with one row of A somewhat more than
+ * the longer of both. Constants are fitted to what kernels took on an H200 (docs/notebook/ring.md).
  */
 #include "plan/ring.h"
 
@@ -35,18 +35,21 @@
 #define ALONE_BYTES      31   /* of W that each of those then gets in a cycle */
 /* For one row of A, fitted to 265 kernels of 37 layers of five formats: all but 1.5 % of them took
  * what follows from these within 15 % (docs/notebook/ring.md, 2026-11-29). */
-#define ONE_LAUNCH_CYCLES  3950  /* launch, first bytes, last sums */
-#define ONE_CHAIN_CYCLES   690   /* of a warp in a step, and as much more as follows */
-#define ONE_CHAIN_PERCENT  70    /* of its slots */
-#define ONE_STEP_SLOTS     97    /* of a warp in a step, besides its products */
-#define ONE_SLOT_PERCENT   156   /* of a cycle of one of the four parts, that a slot takes */
-#define ONE_PART_CYCLES    418   /* of a warp that adds sums */
-#define ONE_SUM_CYCLES     34    /* and for those of each consumer */
-#define ONE_BANKS_PERCENT  124   /* of a warp's cycles, where its lanes meet in banks */
-#define ONE_SLOW_BYTES     65536 /* that come first are slower, by a cycle */
-#define ONE_SLOW_EACH      50    /* for so many of them */
-#define ONE_FLIGHT_BYTES   55000 /* that should be on their way: without any, memory takes longer */
-#define ONE_FLIGHT_PERCENT 42    /* by so much, and by the square of what is missing */
+#define ONE_LAUNCH_CYCLES 3950 /* launch, first bytes, last sums */
+#define ONE_CHAIN_CYCLES  690  /* of a warp in a step, and as much more as follows */
+#define ONE_CHAIN_PERCENT 70   /* of its slots */
+#define ONE_STEP_SLOTS    97   /* of a warp in a step, besides its products */
+#define ONE_SLOT_PERCENT  156  /* of a cycle of one of the four parts, that a slot takes */
+#define ONE_PART_CYCLES   418  /* of a warp that adds sums */
+#define ONE_SUM_CYCLES    34   /* and for those of each consumer */
+#define ONE_BANKS_PERCENT 124  /* of a warp's cycles, where its lanes meet in banks */
+/* Of what a multiprocessor reads, the first so many bytes are slower: each so many by a cycle. */
+#define ONE_SLOW_BYTES 65536
+#define ONE_SLOW_EACH  50
+/* Bytes that should be on their way. With none at all memory would take so much longer, and with
+ * some of them by the square of what is missing. */
+#define ONE_FLIGHT_BYTES   55000
+#define ONE_FLIGHT_PERCENT 42
 
 static int64_t largest(int64_t a, int64_t b)
 {
@@ -110,15 +113,19 @@ static int64_t lowest_bit(int64_t number)
     return number & -number;
 }
 
-/* Whether lanes of different rows of a stage read the same banks, with one row of A: the numbers of
- * a set's units must leave room for as many orders as there are rows whose banks are the same
- * (row_key in the template). */
+/* Whether lanes of different rows of a stage read the same banks, with one row of A. Where chunks
+ * divide K, the numbers of a set's units must leave room for as many orders as there are rows whose
+ * banks are the same (row_key in the template); elsewhere rows of codes are in banks of their own,
+ * and others are not. Sets behind a first whole one, which are a small part, are left out. */
 static bool banks_meet(const struct plan *p)
 {
     const int64_t banks = 128 / ring_unit_bytes(p);
-    const int64_t alike = lowest_bit((int64_t)p->ring.k_warps * p->ring.units);
+    const int64_t units = lowest_bit((int64_t)p->ring.k_warps * p->ring.units);
+    const int64_t alike = units < banks ? units : banks;
 
-    return p->ring.units < 8 && (alike < banks ? alike : banks) > lowest_bit(p->ring.units);
+    if (p->problem.k % ring_chunk(p))
+        return nvidia_weight_bits(&p->problem) > 4 && alike > 1;
+    return p->ring.units < 8 && alike > lowest_bit(p->ring.units);
 }
 
 /* The same for one row of A. */
@@ -139,9 +146,10 @@ static int64_t one_row_step_cycles(const struct plan *p)
 }
 
 /* Of a kernel for one row. Memory and decoding hold each other up where they take about as long:
- * together about the fourth root of the sum of their fourth powers. */
-static int64_t one_row_cycles(const struct plan *p, const struct target_fill *fill,
-                              int64_t in_flight)
+ * together about the fourth root of the sum of their fourth powers, (1 + x^4)^(1/4) being nearly
+ * 1 + x^4 / 4.5 for x up to 1. Where K has several chunks, A is loaded for each while copies are
+ * under way: what that was seen to cost is an eighth of a load that all wait for. */
+static int64_t one_row_cycles(const struct plan *p, const struct target_fill *fill)
 {
     const int64_t steps = (int64_t)fill->fullest * ring_chunks(p), step = one_row_step_cycles(p);
     const int64_t of_row = nvidia_weight_bytes(&p->problem) / p->problem.n;
@@ -152,7 +160,8 @@ static int64_t one_row_cycles(const struct plan *p, const struct target_fill *fi
         (few ? bytes / ALONE_BYTES : peak * 100 / target_sustained_percent(p->target)) +
         (bytes < ONE_SLOW_BYTES ? bytes : ONE_SLOW_BYTES) / ONE_SLOW_EACH;
 
-    const int64_t missing = largest(0, 1000 - 1000 * in_flight / ONE_FLIGHT_BYTES); /* of 1000 */
+    const int64_t there = 1000 * p->estimate.bytes_in_flight / ONE_FLIGHT_BYTES; /* of 1000 */
+    const int64_t missing = largest(0, 1000 - there);
     memory += memory * ONE_FLIGHT_PERCENT / 100 * missing / 1000 * missing / 1000;
     const int64_t longer = largest(memory, steps * step);
     const int64_t part = 1000 * (memory + steps * step - longer) / longer; /* of 1000 */
@@ -161,17 +170,41 @@ static int64_t one_row_cycles(const struct plan *p, const struct target_fill *fi
            longer * part / 1000 * part / 1000 * part / 1000 * part / 4500 + step + loads;
 }
 
-void ring_estimate(struct plan *p)
+/* Of one for several rows: its share of memory, the last round of tiles counted whole, or its
+ * steps. Where few multiprocessors have a tile at all, each gets more than a share: 1024x4096 keeps
+ * 64 of 132 busy, and for NF4, e4m3 and bf16 at M = 1 each of these got 30 to 31 bytes a cycle
+ * behind launch and loads. */
+static int64_t rows_cycles(const struct plan *p, const struct target_fill *fill)
 {
     const struct quern_problem *const q = &p->problem;
+    const int64_t steps = (int64_t)fill->fullest * ring_chunks(p);
+    const int64_t sustained = p->estimate.memory_cycles * 100 / NVIDIA_SUSTAINED_PERCENT;
+    const int64_t alone = p->rows_per_workgroup * (nvidia_weight_bytes(q) / q->n) / ALONE_BYTES;
+    const bool few = fill->fullest == 1 && fill->percent <= FEW_PERCENT;
+    const int64_t memory =
+        few ? largest(sustained, alone) : sustained * 100 / (fill->percent ? fill->percent : 1);
+    const int64_t batches = model_ceil_div((int64_t)fill->fullest, p->ring.batch);
+    const int64_t loads = ring_chunks(p) == 1 ? 1 : ring_chunks(p) * batches;
+    int64_t body = largest(steps * step_cycles(p), memory);
+
+    /* A kernel that has little under way waits for memory: one of NF4 with 33 KB was seen to take
+     * 2 % longer than one with 41, one of bf16 with 66 KB 6 % longer than one with 140; but many
+     * small stages cost small layers as much. */
+    const int64_t flight = nvidia_has_blocks(p) ? FLIGHT_BYTES_BLOCKS : FLIGHT_BYTES;
+    if (p->estimate.bytes_in_flight < flight)
+        body += body * (flight - p->estimate.bytes_in_flight) / (8 * flight);
+    return LAUNCH_CYCLES + loads * (LOAD_CYCLES + p->m_tile * 2 * ring_chunk(p) / LOAD_BYTES) +
+           body;
+}
+
+void ring_estimate(struct plan *p)
+{
     const struct target *const t = p->target;
     struct plan_estimate *const e = &p->estimate;
     const struct target_fill fill = target_fill(t, (uint64_t)(p->row_groups * model_together(p)));
-    const int64_t steps = (int64_t)fill.fullest * ring_chunks(p);
-    const int64_t in_flight = (p->ring.stages - 1) * ring_stage_bytes(p);
+    const int64_t held = t->cus / model_together(p) ? t->cus / model_together(p) : 1;
 
     e->vgprs = ring_registers(p);
-    const int64_t held = t->cus / model_together(p) ? t->cus / model_together(p) : 1;
     e->workgroups = p->row_groups < held ? p->row_groups : held;
     e->walk = (int64_t)fill.fullest;
     e->waves_per_simd = (uint32_t)((p->waves + RING_PARTS - 1) / RING_PARTS);
@@ -179,33 +212,11 @@ void ring_estimate(struct plan *p)
     e->fills = true;
     e->streams = true;
     e->close = true;
-    e->bytes_in_flight = in_flight;
+    e->bytes_in_flight = (p->ring.stages - 1) * ring_stage_bytes(p);
     e->step_slots = (uint32_t)step_slots(p);
     e->setup_slots = 300;
     e->slots = p->row_groups * ring_chunks(p) * ring_consumers(p) * step_slots(p);
     e->busy_cycles = e->slots * model_together(p);
-    e->memory_cycles = model_memory_cycles(p, nvidia_weight_bytes(q));
-    /* Its share of memory, the last round of tiles counted whole. Where few multiprocessors have a
-     * tile at all, each gets more than a share: 1024x4096 keeps 64 of 132 busy, and for NF4, e4m3
-     * and bf16 at M = 1 each of these got 30 to 31 bytes a cycle behind launch and loads. */
-    const int64_t sustained = e->memory_cycles * 100 / NVIDIA_SUSTAINED_PERCENT;
-    const int64_t alone = p->rows_per_workgroup * (nvidia_weight_bytes(q) / q->n) / ALONE_BYTES;
-    const bool few = fill.fullest == 1 && fill.percent <= FEW_PERCENT;
-    const int64_t memory =
-        few ? largest(sustained, alone) : sustained * 100 / (fill.percent ? fill.percent : 1);
-    const int64_t loads =
-        ring_chunks(p) == 1 ? 1
-                            : ring_chunks(p) * model_ceil_div((int64_t)fill.fullest, p->ring.batch);
-    int64_t body = largest(steps * step_cycles(p), memory);
-    /* A kernel that has little under way waits for memory: one of NF4 with 33 KB was seen to take
-     * 2 % longer than one with 41, one of bf16 with 66 KB 6 % longer than one with 140; but many
-     * small stages cost small layers as much. */
-    const int64_t flight = nvidia_has_blocks(p) ? FLIGHT_BYTES_BLOCKS : FLIGHT_BYTES;
-    if (in_flight < flight)
-        body += body * (flight - in_flight) / (8 * flight);
-    e->kernel_cycles =
-        ring_one_row(p)
-            ? one_row_cycles(p, &fill, in_flight)
-            : LAUNCH_CYCLES + loads * (LOAD_CYCLES + p->m_tile * 2 * ring_chunk(p) / LOAD_BYTES) +
-                  body;
+    e->memory_cycles = model_memory_cycles(p, nvidia_weight_bytes(&p->problem));
+    e->kernel_cycles = ring_one_row(p) ? one_row_cycles(p, &fill) : rows_cycles(p, &fill);
 }

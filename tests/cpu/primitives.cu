@@ -24,6 +24,7 @@ PROBE(shared_words)
     OUT(1, two.x), OUT(2, two.y);
     OUT(3, four.x), OUT(4, four.y), OUT(5, four.z), OUT(6, four.w);
     OUT(7, as_bits(lds<float>(1792 + other * 4)));
+    OUT(8, lds<u8>(other * 4 + t % 4)), OUT(9, lds<u16>(other * 4 + t % 2 * 2));
 }
 
 PROBE(global_loads)
@@ -83,7 +84,7 @@ PROBE(bulk_ring)
             sync_warp();
             if (lane < 4)
                 bulk_copy(stage * 1024 + lane * 160, in + i * 128 + lane * 32, 128,
-                          full + stage * 8);
+                          full + stage * 8, i % 2);
         } else {
             barrier_wait(full + stage * 8, round);
             OUT(i, lds<u32>(stage * 1024 + lane / 8 * 160 + lane % 8 * 4));

@@ -161,14 +161,15 @@ DEVICE void barrier_wait(u32 at, u32 parity)
                  "r"(parity)
                  : "memory");
 }
-// Of what is read once: the second cache may drop it first. (What createpolicy.fractional makes for
-// all of an access.)
-constexpr u64 EVICT_FIRST = 0x12f0000000000000;
-DEVICE void bulk_copy(u32 to, const void *from, u32 bytes, u32 barrier)
+// What the second cache drops first, for what is read once, and what it treats like all else. (What
+// createpolicy.fractional makes for all of an access.)
+constexpr u64 EVICT_FIRST = 0x12f0000000000000, EVICT_NORMAL = 0x1000000000000000;
+DEVICE void bulk_copy(u32 to, const void *from, u32 bytes, u32 barrier, bool once)
 {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
                  ".L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(shared_address(to)),
-                 "l"(from), "r"(bytes), "r"(shared_address(barrier)), "l"(EVICT_FIRST)
+                 "l"(from), "r"(bytes), "r"(shared_address(barrier)),
+                 "l"(once ? EVICT_FIRST : EVICT_NORMAL)
                  : "memory");
 }
 

@@ -131,11 +131,12 @@ template <u32 COUNT> DEVICE loaded_scales<COUNT> take_scales(u32 at, u32 zeros_a
 constexpr u32 SCALE_BYTES = sizeof(block_scale), ZERO_BYTES = HAS_ZEROS ? sizeof(zero_element) : 0;
 
 // Starts bulk copies of `count` neighbours from `block` on, to `to` and `zeros_to`.
-DEVICE void copy_scales(SCALE_OPERANDS u64 block, u32 count, u32 to, u32 zeros_to, u32 barrier)
+DEVICE void copy_scales(SCALE_OPERANDS u64 block, u32 count, u32 to, u32 zeros_to, u32 barrier,
+                        bool once)
 {
-    bulk_copy(to, BLOCK_SCALES + block, count * SCALE_BYTES, barrier);
+    bulk_copy(to, BLOCK_SCALES + block, count * SCALE_BYTES, barrier, once);
 #if HAS_ZEROS
-    bulk_copy(zeros_to, zeros + block, count * ZERO_BYTES, barrier);
+    bulk_copy(zeros_to, zeros + block, count * ZERO_BYTES, barrier, once);
 #endif
 }
 

@@ -192,14 +192,15 @@ DEVICE void barrier_wait(u32 at, u32 parity)
                  "r"(parity)
                  : "memory");
 }
-// Of what is read once: the second cache may drop it first. (What createpolicy.fractional makes for
-// all of an access.)
-constexpr u64 EVICT_FIRST = 0x12f0000000000000;
-DEVICE void bulk_copy(u32 to, const void *from, u32 bytes, u32 barrier)
+// What the second cache drops first, for what is read once, and what it treats like all else. (What
+// createpolicy.fractional makes for all of an access.)
+constexpr u64 EVICT_FIRST = 0x12f0000000000000, EVICT_NORMAL = 0x1000000000000000;
+DEVICE void bulk_copy(u32 to, const void *from, u32 bytes, u32 barrier, bool once)
 {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
                  ".L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(shared_address(to)),
-                 "l"(from), "r"(bytes), "r"(shared_address(barrier)), "l"(EVICT_FIRST)
+                 "l"(from), "r"(bytes), "r"(shared_address(barrier)),
+                 "l"(once ? EVICT_FIRST : EVICT_NORMAL)
                  : "memory");
 }
 
@@ -610,11 +611,12 @@ template <u32 COUNT> DEVICE loaded_scales<COUNT> take_scales(u32 at, u32 zeros_a
 constexpr u32 SCALE_BYTES = sizeof(block_scale), ZERO_BYTES = HAS_ZEROS ? sizeof(zero_element) : 0;
 
 // Starts bulk copies of `count` neighbours from `block` on, to `to` and `zeros_to`.
-DEVICE void copy_scales(SCALE_OPERANDS u64 block, u32 count, u32 to, u32 zeros_to, u32 barrier)
+DEVICE void copy_scales(SCALE_OPERANDS u64 block, u32 count, u32 to, u32 zeros_to, u32 barrier,
+                        bool once)
 {
-    bulk_copy(to, BLOCK_SCALES + block, count * SCALE_BYTES, barrier);
+    bulk_copy(to, BLOCK_SCALES + block, count * SCALE_BYTES, barrier, once);
 #if HAS_ZEROS
-    bulk_copy(zeros_to, zeros + block, count * ZERO_BYTES, barrier);
+    bulk_copy(zeros_to, zeros + block, count * ZERO_BYTES, barrier, once);
 #endif
 }
 

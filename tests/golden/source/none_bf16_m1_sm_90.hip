@@ -32,7 +32,8 @@ constexpr unsigned UNITS = 16;          // of a warp in a chunk of K
 constexpr unsigned UNIT = 32;           // columns
 constexpr unsigned SPAN = 1;            // units that are scaled together
 constexpr unsigned STAGES = 2;          // of the ring
-constexpr unsigned SCALE_ROWS = 0;      // of scales in a copy; 0: in none
+constexpr unsigned SCALE_ROWS = 0;      // whose scales a copy has; 0: none
+#define WEIGHTS_ONCE true               // whether nothing reads them again soon
 constexpr unsigned BATCH = 1;           // tiles of rows taken through a chunk of K
 constexpr unsigned SUMMERS = 3;         // warps that add sums and store C
 constexpr unsigned SUM_BUFFERS = 2;     // of sums on their way there
@@ -204,14 +205,15 @@ DEVICE void barrier_wait(u32 at, u32 parity)
                  "r"(parity)
                  : "memory");
 }
-// Of what is read once: the second cache may drop it first. (What createpolicy.fractional makes for
-// all of an access.)
-constexpr u64 EVICT_FIRST = 0x12f0000000000000;
-DEVICE void bulk_copy(u32 to, const void *from, u32 bytes, u32 barrier)
+// What the second cache drops first, for what is read once, and what it treats like all else. (What
+// createpolicy.fractional makes for all of an access.)
+constexpr u64 EVICT_FIRST = 0x12f0000000000000, EVICT_NORMAL = 0x1000000000000000;
+DEVICE void bulk_copy(u32 to, const void *from, u32 bytes, u32 barrier, bool once)
 {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
                  ".L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(shared_address(to)),
-                 "l"(from), "r"(bytes), "r"(shared_address(barrier)), "l"(EVICT_FIRST)
+                 "l"(from), "r"(bytes), "r"(shared_address(barrier)),
+                 "l"(once ? EVICT_FIRST : EVICT_NORMAL)
                  : "memory");
 }
 
@@ -543,7 +545,7 @@ DEVICE float scale_at(loaded_scales<1>, u32, u32, float) { return 1; }
 // No scales are copied to shared memory.
 constexpr u32 SCALE_BYTES = 0, ZERO_BYTES = 0;
 template <u32 COUNT> DEVICE loaded_scales<COUNT> take_scales(u32, u32, u32) { return {}; }
-DEVICE void copy_scales(SCALE_OPERANDS u64, u32, u32, u32, u32) {}
+DEVICE void copy_scales(SCALE_OPERANDS u64, u32, u32, u32, u32, bool) {}
 DEVICE float shift_at(loaded_scales<1>, u32) { return 0; }
 DEVICE float extra_at(loaded_scales<1>, u32) { return 0; }
 DEVICE void build_table(u32) {}
@@ -602,11 +604,11 @@ template <bool ALIGNED> DEVICE void load_a_piece(const void *from, u32 *to)
 //
 // A workgroup stays on its multiprocessor for the whole launch. One warp, the producer, keeps a
 // ring of STAGES stages filled: a stage has CHUNK columns of ROWS rows of W, as they lie in memory
-// but for a gap after each row, which keeps lanes of eight rows out of each other's banks. WARPS
-// warps consume it: K_WARPS of them share 16 rows, each with UNITS units of UNIT columns. Codes are
-// decoded to pairs by the template in front (prelude/pairs, by a table in shared memory;
-// prelude/int4, by masks; or prelude/plain, for numbers), and the pairs go to the matrix unit as
-// they come. A's values for a
+// but for a gap after each row where ROW_UNITS says so, and behind them, where copies can bring
+// them, the rows' scales and zero points. WARPS warps consume it: K_WARPS of them share 16 rows, or
+// eight with one row of A, each with UNITS units of UNIT columns. Codes are decoded to pairs by the
+// template in front (prelude/pairs, by a table in shared memory; prelude/int4, by masks; or
+// prelude/plain, for numbers), and the pairs go to the matrix unit as they come. A's values for a
 // warp's columns stay in registers, in the order of the pairs. Scales are applied to a block's
 // sums, in f32; a zero point, and the offset that decoded codes have, to the sum of A's values
 // there, which is made of products with ones when A is loaded. Scales of blocks of A, of 128
@@ -620,7 +622,7 @@ template <bool ALIGNED> DEVICE void load_a_piece(const void *from, u32 *to)
 // of W may have two units of the same eight rows: a tile is eight rows high, a stage half as large,
 // and so is what remains to be decoded when the last bytes have come.
 //
-// The producer makes the barriers and starts its copies before anybody else needs either; and it
+// The producer makes the mbarriers and starts its copies before anybody else needs either; and it
 // waits for no launch in front (prelude/ptx): weights are on their way while that one ends. In a
 // mixture it does, for who routes tokens decides whose weights they are.
 //
@@ -630,7 +632,8 @@ template <bool ALIGNED> DEVICE void load_a_piece(const void *from, u32 *to)
 //
 // Who waits for whom: full[stage], by the bytes of its copies; empty[stage], by all consumers;
 // summed[buffer], by all consumers, when their sums are written; drained[buffer], by the summers,
-// when they have read them.
+// when they have read them. Once, in front of all that, consumers and summers wait at named barrier
+// 1 for the table and the mbarriers; the producer arrives there and goes on.
 
 constexpr u32 M_TILES = divide_up(M_TILE, 8); // matrix operands' columns are rows of A
 constexpr u32 WARPS = K_WARPS * ROW_WARPS;
@@ -671,7 +674,8 @@ constexpr u32 WARP_SUMS = M_TILES * TILE_SUMS; // of a lane
 // multiple of 128 bytes as it is in memory; but then lanes of different rows read the same banks.
 // Codes are read in small pieces and looked up in shared memory too, so their rows are an odd
 // number of units long, each in banks of its own; wider weights gain more by quick copies. With one
-// row of A lanes of different rows read in different orders instead (row_key).
+// row of A, where a chunk divides K, lanes of different rows read in different orders instead
+// (row_key).
 constexpr bool KEYED = ONE_ROW && !RAGGED;
 constexpr u32 ROW_UNITS = KEYED || W_BITS > 4 ? K_WARPS * UNITS : K_WARPS * UNITS | 1;
 constexpr u32 ROW_BYTES = ROW_UNITS * UNIT_BYTES;
@@ -754,10 +758,16 @@ DEVICE void ask_for_scales(LAYER_PARAMETER SCALE_OPERANDS const walk &at)
     }
 }
 
-// Where in shared memory the scales of a row of a stage are, or, STAGE_ZEROS, its zero points.
-DEVICE u32 scales_of_row(u32 stage, u32 row, u32 bytes, u32 first)
+// Where in shared memory the scales of a row of a stage are, and its zero points.
+DEVICE u32 scales_of_row(u32 stage, u32 row)
 {
-    return RING + stage * STAGE_BYTES + first + (SCALES_COME ? row * SCALES_APART(bytes) : 0);
+    return RING + stage * STAGE_BYTES + STAGE_SCALES +
+           (SCALES_COME ? row * SCALES_APART(SCALE_BYTES) : 0);
+}
+DEVICE u32 zeros_of_row(u32 stage, u32 row)
+{
+    return RING + stage * STAGE_BYTES + STAGE_ZEROS +
+           (SCALES_COME ? row * SCALES_APART(ZERO_BYTES) : 0);
 }
 
 // Columns of a step, whose chunk may be the last.
@@ -778,21 +788,20 @@ DEVICE void start_copies(LAYER_PARAMETER SCALE_OPERANDS const u8 *b, const walk 
 {
     const u32 columns = columns_at(LAYER_NAME at), bytes = columns / 8 * W_BITS;
     const u32 blocks = SCALES_COME ? columns / BLOCK : 0; // of a row
-    const u32 rows = SCALE_ROWS == 1 ? ROWS : smaller(ROWS, N - at.tile * ROWS);
+    const u32 scaled = SCALE_ROWS == 1 ? ROWS : smaller(ROWS, N - at.tile * ROWS); // rows
 
     barrier_expect(FULL + stage * 8,
-                   ROWS * bytes + rows * blocks * (SCALE_BYTES + ZERO_BYTES));
+                   ROWS * bytes + scaled * blocks * (SCALE_BYTES + ZERO_BYTES));
     NO_UNROLL for (u32 first = 0; first < ROWS; first += TILE) {
         UNROLL for (u32 i = first; i < first + TILE; i++)
             bulk_copy(RING + stage * STAGE_BYTES + i * ROW_BYTES,
                       b + row_at(LAYER_NAME at, i) * K_BYTES + at.chunk * CHUNK_BYTES, bytes,
-                      FULL + stage * 8);
+                      FULL + stage * 8, WEIGHTS_ONCE);
     }
     UNROLL for (u32 i = 0; SCALES_COME && i < (SCALE_ROWS == 1 ? ROWS : 1); i++)
         copy_scales(SCALE_NAMES SCALE_ROW(row_at(LAYER_NAME at, i)) + at.chunk * CHUNK / BLOCK,
-                    SCALE_ROWS == 1 ? blocks : rows * blocks,
-                    scales_of_row(stage, i, SCALE_BYTES, STAGE_SCALES),
-                    scales_of_row(stage, i, ZERO_BYTES, STAGE_ZEROS), FULL + stage * 8);
+                    SCALE_ROWS == 1 ? blocks : scaled * blocks, scales_of_row(stage, i),
+                    zeros_of_row(stage, i), FULL + stage * 8, WEIGHTS_ONCE);
 }
 
 DEVICE void make_barriers()
@@ -983,12 +992,12 @@ DEVICE void load_a(LAYER_PARAMETER SLOT_PARAMETER a_values &values, const a_elem
 
 // The sums of A's values over a span, or its scales, of two rows of A in each lane, as products
 // have them; with one row of A over the two units of a set in whose columns the lane has sums.
-constexpr u32 SUMMED_APART = ONE_ROW ? SETS : SPANS;
-typedef float a_sums[SUMMED_APART][M_TILES][2];
+constexpr u32 SUMS_OF_A = ONE_ROW ? SETS : SPANS;
+typedef float a_sums[SUMS_OF_A][M_TILES][2];
 
 DEVICE void sum_a(LAYER_PARAMETER a_sums &of_a, const a_values &values, u32 chunk, u32 k_warp)
 {
-    UNROLL for (u32 s = 0; s < SUMMED_APART; s++) {
+    UNROLL for (u32 s = 0; s < SUMS_OF_A; s++) {
         UNROLL for (u32 t = 0; t < M_TILES; t++) {
             float sums[4] = {};
             UNROLL for (u32 u = s * SPAN; u < (s + 1) * SPAN; u++) {
@@ -1025,8 +1034,7 @@ DEVICE void load_scales(LAYER_PARAMETER SCALE_OPERANDS row_scales &row, const wa
         if (u >= UNITS || (RAGGED && column >= K))
             continue;
         if constexpr (COME)
-            row.part[i] = take_scales<SCALES>(scales_of_row(stage, come, SCALE_BYTES, STAGE_SCALES),
-                                              scales_of_row(stage, come, ZERO_BYTES, STAGE_ZEROS),
+            row.part[i] = take_scales<SCALES>(scales_of_row(stage, come), zeros_of_row(stage, come),
                                               in_chunk / BLOCK);
         else
             row.part[i] = begin_scales<SCALES>(SCALE_NAMES SCALE_ROW(n) + column / BLOCK);
