@@ -99,7 +99,7 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
                     p.ring.k_warps = k;
                     p.ring.row_warps = rows;
                     p.ring.units = units;
-                    p.waves = k * rows + 1 + add;
+                    p.waves = k * rows + (int)ring_producers(&p) + add;
                     /* one more costs no registers while the four parts have not all as many */
                     if (p.waves > WAVES_MAX || (p.waves % RING_PARTS && add < SUMMERS_MAX))
                         continue;
@@ -131,6 +131,7 @@ static const struct plan_field shape[] = {
     {FIELD_OF(FIELD_NUMBER, "SCALE_ROWS", ring_scale_rows, "whose scales a copy has; 0: none")},
     {FIELD_AT(FIELD_BOOL, "WEIGHTS_ONCE", weights_once, "whether nothing reads them again soon")},
     {FIELD_AT(FIELD_NUMBER, "BATCH", ring.batch, "tiles of rows taken through a chunk of K")},
+    {FIELD_OF(FIELD_NUMBER, "PRODUCERS", ring_producers, "warps that start copies")},
     {FIELD_OF(FIELD_NUMBER, "SUMMERS", ring_summers, "warps that add sums and store C")},
     {FIELD_AT(FIELD_NUMBER, "SUM_BUFFERS", ring.sum_buffers, "of sums on their way there")},
     {0},

@@ -14,8 +14,9 @@ int ring_m_tiles(const struct plan *p);
 /* Whether the kernel is for one row of A, whose values of eight units then take the registers of
  * one. A matrix operand has two units of eight rows of W, and a lane one sum. */
 bool ring_one_row(const struct plan *p);
-/* Warps that multiply, and warps that add what those have. */
+/* Warps that multiply, that copy, and that add what the first have. */
 int ring_consumers(const struct plan *p);
+int64_t ring_producers(const struct plan *p);
 int64_t ring_summers(const struct plan *p);
 /* Columns of a chunk of K, and chunks of it. */
 int64_t ring_chunk(const struct plan *p);

@@ -92,9 +92,18 @@ int64_t ring_scale_rows(const struct plan *p)
     return each && (meet || !together) ? 1 : together ? ring_stage_rows(p) : 0;
 }
 
+/* A copy takes its warp some 40 cycles, whatever its size, and stages of several rows of A have 16
+ * rows and more: with as many copies of scales a warp would be late (57344x8192 in NF4 took 88 us
+ * at M = 16, and 81 with two). Not beyond 16 warps, as lanes would have a quarter fewer registers.
+ */
+int64_t ring_producers(const struct plan *p)
+{
+    return ring_scale_rows(p) == 1 && !ring_one_row(p) && ring_consumers(p) + 3 <= 16 ? 2 : 1;
+}
+
 int64_t ring_summers(const struct plan *p)
 {
-    return p->waves - ring_consumers(p) - 1;
+    return p->waves - ring_consumers(p) - ring_producers(p);
 }
 
 /* Of one kind in a stage. Rows that are copied one by one are an odd multiple of 16 bytes apart,

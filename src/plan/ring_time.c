@@ -33,23 +33,28 @@
 #define RAGGED_PERCENT   140  /* of a warp's cycles, where a chunk does not divide K */
 #define FEW_PERCENT      80   /* of multiprocessors at work, or fewer, leave memory to each other */
 #define ALONE_BYTES      31   /* of W that each of those then gets in a cycle */
-/* For one row of A, fitted to 265 kernels of 37 layers of five formats: all but 1.5 % of them took
+/* For one row of A, fitted to 301 kernels of 37 layers of five formats: all but 1.6 % of them took
  * what follows from these within 15 % (docs/notebook/ring.md, 2026-11-29). */
-#define ONE_LAUNCH_CYCLES 3950 /* launch, first bytes, last sums */
-#define ONE_CHAIN_CYCLES  690  /* of a warp in a step, and as much more as follows */
-#define ONE_CHAIN_PERCENT 70   /* of its slots */
-#define ONE_STEP_SLOTS    97   /* of a warp in a step, besides its products */
-#define ONE_SLOT_PERCENT  156  /* of a cycle of one of the four parts, that a slot takes */
-#define ONE_PART_CYCLES   418  /* of a warp that adds sums */
-#define ONE_SUM_CYCLES    34   /* and for those of each consumer */
-#define ONE_BANKS_PERCENT 124  /* of a warp's cycles, where its lanes meet in banks */
+#define ONE_LAUNCH_CYCLES 4322 /* launch, first bytes, last sums */
+#define ONE_CHAIN_CYCLES  270  /* of a warp in a step, and as much more as follows */
+#define ONE_CHAIN_PERCENT 116  /* of its slots */
+#define ONE_PRODUCT_SLOTS 12   /* of a warp for a product, for addresses and to choose sums */
+#define ONE_STEP_SLOTS    117  /* of a warp in a step, besides its products */
+#define ONE_SLOT_PERCENT  104  /* of a cycle of one of the four parts, that a slot takes */
+#define ONE_PART_CYCLES   179  /* of a warp that adds sums */
+#define ONE_SUM_CYCLES    27   /* and for those of each consumer */
+#define ONE_BANKS_PERCENT 204  /* of a warp's cycles, where its lanes meet in banks */
+#define ONE_LOAD_CYCLES   198  /* to load A of a chunk, where there are several */
+#define ONE_END_PERCENT   91   /* of a step, behind the last bytes */
+/* Rows of codes that are longer in shared memory, where a chunk does not divide K, come slowly. */
+#define ONE_LONGER_PERCENT 15
 /* Of what a multiprocessor reads, the first so many bytes are slower: each so many by a cycle. */
 #define ONE_SLOW_BYTES 65536
 #define ONE_SLOW_EACH  50
 /* Bytes that should be on their way. With none at all memory would take so much longer, and with
  * some of them by the square of what is missing. */
-#define ONE_FLIGHT_BYTES   55000
-#define ONE_FLIGHT_PERCENT 42
+#define ONE_FLIGHT_BYTES   43500
+#define ONE_FLIGHT_PERCENT 56
 
 static int64_t largest(int64_t a, int64_t b)
 {
@@ -76,7 +81,8 @@ static int64_t unit_slots(const struct plan *p)
 /* And for a consumer's part of a step. With one row of A a product has two units of eight rows. */
 static int64_t step_slots(const struct plan *p)
 {
-    return unit_slots(p) * (ring_one_row(p) ? (p->ring.units + 1) / 2 : p->ring.units);
+    return ring_one_row(p) ? (unit_slots(p) + ONE_PRODUCT_SLOTS) * ((p->ring.units + 1) / 2)
+                           : unit_slots(p) * p->ring.units;
 }
 
 /* Cycles of a multiprocessor in a step: a stage is decoded and multiplied. Shared memory was seen
@@ -139,16 +145,14 @@ static int64_t one_row_step_cycles(const struct plan *p)
         chain = chain * RAGGED_PERCENT / 100;
     if (banks_meet(p))
         chain = chain * ONE_BANKS_PERCENT / 100;
-    return largest(
-        largest(chain,
-                ring_consumers(p) * (ONE_STEP_SLOTS + slots * ONE_SLOT_PERCENT / 100) / RING_PARTS),
-        parts * (ONE_PART_CYCLES + p->ring.k_warps * ONE_SUM_CYCLES));
+    return largest(largest(chain, model_ceil_div(ring_consumers(p), RING_PARTS) *
+                                      (ONE_STEP_SLOTS + slots * ONE_SLOT_PERCENT / 100)),
+                   parts * (ONE_PART_CYCLES + p->ring.k_warps * ONE_SUM_CYCLES));
 }
 
 /* Of a kernel for one row. Memory and decoding hold each other up where they take about as long:
  * together about the fourth root of the sum of their fourth powers, (1 + x^4)^(1/4) being nearly
- * 1 + x^4 / 4.5 for x up to 1. Where K has several chunks, A is loaded for each while copies are
- * under way: what that was seen to cost is an eighth of a load that all wait for. */
+ * 1 + x^4 / 4.5 for x up to 1. Behind the last bytes most of a step follows. */
 static int64_t one_row_cycles(const struct plan *p, const struct target_fill *fill)
 {
     const int64_t steps = (int64_t)fill->fullest * ring_chunks(p), step = one_row_step_cycles(p);
@@ -160,14 +164,17 @@ static int64_t one_row_cycles(const struct plan *p, const struct target_fill *fi
         (few ? bytes / ALONE_BYTES : peak * 100 / target_sustained_percent(p->target)) +
         (bytes < ONE_SLOW_BYTES ? bytes : ONE_SLOW_BYTES) / ONE_SLOW_EACH;
 
+    if (p->problem.k % ring_chunk(p) && nvidia_weight_bits(&p->problem) == 4)
+        memory += memory * ONE_LONGER_PERCENT / 100;
     const int64_t there = 1000 * p->estimate.bytes_in_flight / ONE_FLIGHT_BYTES; /* of 1000 */
     const int64_t missing = largest(0, 1000 - there);
     memory += memory * ONE_FLIGHT_PERCENT / 100 * missing / 1000 * missing / 1000;
     const int64_t longer = largest(memory, steps * step);
     const int64_t part = 1000 * (memory + steps * step - longer) / longer; /* of 1000 */
-    const int64_t loads = ring_chunks(p) == 1 ? 0 : ring_chunks(p) * LOAD_CYCLES / 8;
+    const int64_t loads = ring_chunks(p) == 1 ? 0 : ring_chunks(p) * ONE_LOAD_CYCLES;
     return ONE_LAUNCH_CYCLES + longer +
-           longer * part / 1000 * part / 1000 * part / 1000 * part / 4500 + step + loads;
+           longer * part / 1000 * part / 1000 * part / 1000 * part / 4500 +
+           step * ONE_END_PERCENT / 100 + loads;
 }
 
 /* Of one for several rows: its share of memory, the last round of tiles counted whole, or its

@@ -35,6 +35,7 @@ constexpr unsigned STAGES = 2;          // of the ring
 constexpr unsigned SCALE_ROWS = 0;      // whose scales a copy has; 0: none
 #define WEIGHTS_ONCE true               // whether nothing reads them again soon
 constexpr unsigned BATCH = 1;           // tiles of rows taken through a chunk of K
+constexpr unsigned PRODUCERS = 1;       // warps that start copies
 constexpr unsigned SUMMERS = 3;         // warps that add sums and store C
 constexpr unsigned SUM_BUFFERS = 2;     // of sums on their way there
 #define EARLY true                      // whether launches may overlap: prelude/ptx
@@ -602,16 +603,16 @@ template <bool ALIGNED> DEVICE void load_a_piece(const void *from, u32 *to)
 // Products of few rows of A with weights of 4, 8 or 16 bits, by matrix units, for GPUs that copy in
 // bulk from memory to shared memory (sm_90 and later).
 //
-// A workgroup stays on its multiprocessor for the whole launch. One warp, the producer, keeps a
-// ring of STAGES stages filled: a stage has CHUNK columns of ROWS rows of W, as they lie in memory
-// but for a gap after each row where ROW_UNITS says so, and behind them, where copies can bring
-// them, the rows' scales and zero points. WARPS warps consume it: K_WARPS of them share 16 rows, or
-// eight with one row of A, each with UNITS units of UNIT columns. Codes are decoded to pairs by the
-// template in front (prelude/pairs, by a table in shared memory; prelude/int4, by masks; or
-// prelude/plain, for numbers), and the pairs go to the matrix unit as they come. A's values for a
-// warp's columns stay in registers, in the order of the pairs. Scales are applied to a block's
-// sums, in f32; a zero point, and the offset that decoded codes have, to the sum of A's values
-// there, which is made of products with ones when A is loaded. Scales of blocks of A, of 128
+// A workgroup stays on its multiprocessor for the whole launch. One warp, the producer, or two keep
+// a ring of STAGES stages filled: a stage has CHUNK columns of ROWS rows of W, as they lie in
+// memory but for a gap after each row where ROW_UNITS says so, and behind them, where copies can
+// bring them, the rows' scales and zero points. WARPS warps consume it: K_WARPS of them share 16
+// rows, or eight with one row of A, each with UNITS units of UNIT columns. Codes are decoded to
+// pairs by the template in front (prelude/pairs, by a table in shared memory; prelude/int4, by
+// masks; or prelude/plain, for numbers), and the pairs go to the matrix unit as they come. A's
+// values for a warp's columns stay in registers, in the order of the pairs. Scales are applied to a
+// block's sums, in f32; a zero point, and the offset that decoded codes have, to the sum of A's
+// values there, which is made of products with ones when A is loaded. Scales of blocks of A, of 128
 // columns of a row, stay in registers beside its values. SUMMERS warps add what the consumers of a
 // row have, and store C.
 //
@@ -633,11 +634,11 @@ template <bool ALIGNED> DEVICE void load_a_piece(const void *from, u32 *to)
 // Who waits for whom: full[stage], by the bytes of its copies; empty[stage], by all consumers;
 // summed[buffer], by all consumers, when their sums are written; drained[buffer], by the summers,
 // when they have read them. Once, in front of all that, consumers and summers wait at named barrier
-// 1 for the table and the mbarriers; the producer arrives there and goes on.
+// 1 for the table and the mbarriers; producers arrive there and go on.
 
 constexpr u32 M_TILES = divide_up(M_TILE, 8); // matrix operands' columns are rows of A
 constexpr u32 WARPS = K_WARPS * ROW_WARPS;
-static_assert(WAVES == WARPS + 1 + SUMMERS, "consumers, the producer, summers");
+static_assert(WAVES == WARPS + PRODUCERS + SUMMERS, "consumers, producers, summers");
 constexpr bool ONE_ROW = M_TILE == 1;
 constexpr u32 TILE = ONE_ROW ? 8 : 16; // rows of W of a consumer
 constexpr u32 ROWS = TILE * ROW_WARPS; // of W in a stage
@@ -783,31 +784,37 @@ DEVICE u64 row_at(LAYER_PARAMETER const walk &at, u32 row)
 }
 
 // One lane starts all copies, for the compiler then keeps addresses in uniform registers: a copy
-// is five instructions, where one by each lane is a loop of eight slow ones.
-DEVICE void start_copies(LAYER_PARAMETER SCALE_OPERANDS const u8 *b, const walk &at, u32 stage)
+// is five instructions, where one by each lane is a loop of eight slow ones. Each of these two
+// arrives at the stage's barrier once.
+DEVICE void copy_weights(LAYER_PARAMETER const u8 *b, const walk &at, u32 stage)
 {
-    const u32 columns = columns_at(LAYER_NAME at), bytes = columns / 8 * W_BITS;
-    const u32 blocks = SCALES_COME ? columns / BLOCK : 0; // of a row
-    const u32 scaled = SCALE_ROWS == 1 ? ROWS : smaller(ROWS, N - at.tile * ROWS); // rows
+    const u32 bytes = columns_at(LAYER_NAME at) / 8 * W_BITS;
 
-    barrier_expect(FULL + stage * 8,
-                   ROWS * bytes + scaled * blocks * (SCALE_BYTES + ZERO_BYTES));
+    barrier_expect(FULL + stage * 8, ROWS * bytes);
     NO_UNROLL for (u32 first = 0; first < ROWS; first += TILE) {
         UNROLL for (u32 i = first; i < first + TILE; i++)
             bulk_copy(RING + stage * STAGE_BYTES + i * ROW_BYTES,
                       b + row_at(LAYER_NAME at, i) * K_BYTES + at.chunk * CHUNK_BYTES, bytes,
                       FULL + stage * 8, WEIGHTS_ONCE);
     }
-    UNROLL for (u32 i = 0; SCALES_COME && i < (SCALE_ROWS == 1 ? ROWS : 1); i++)
+}
+
+DEVICE void copy_their_scales(LAYER_PARAMETER SCALE_OPERANDS const walk &at, u32 stage)
+{
+    const u32 blocks = SCALES_COME ? columns_at(LAYER_NAME at) / BLOCK : 0; // of a row
+    const u32 rows = SCALE_ROWS == 1 ? ROWS : smaller(ROWS, N - at.tile * ROWS);
+
+    barrier_expect(FULL + stage * 8, rows * blocks * (SCALE_BYTES + ZERO_BYTES));
+    UNROLL for (u32 i = 0; i < (SCALE_ROWS == 1 ? ROWS : 1); i++)
         copy_scales(SCALE_NAMES SCALE_ROW(row_at(LAYER_NAME at, i)) + at.chunk * CHUNK / BLOCK,
-                    SCALE_ROWS == 1 ? blocks : scaled * blocks, scales_of_row(stage, i),
+                    SCALE_ROWS == 1 ? blocks : rows * blocks, scales_of_row(stage, i),
                     zeros_of_row(stage, i), FULL + stage * 8, WEIGHTS_ONCE);
 }
 
 DEVICE void make_barriers()
 {
     UNROLL for (u32 i = 0; i < STAGES; i++) {
-        barrier_init(FULL + i * 8, 1);
+        barrier_init(FULL + i * 8, 1 + SCALES_COME);
         barrier_init(EMPTY + i * 8, WARPS);
     }
     UNROLL for (u32 i = 0; i < SUM_BUFFERS; i++) {
@@ -817,19 +824,28 @@ DEVICE void make_barriers()
     barrier_init_fence();
 }
 
-// The others wait at named barrier 1 for the mbarriers.
-DEVICE void produce(LAYER_PARAMETER SCALE_OPERANDS const u8 *b, walk at)
+// A warp that copies: what there is to copy, or where there are two such warps the first the
+// weights and the second their scales. The first makes the mbarriers, for which the second waits at
+// named barrier 2, and all others at 1.
+template <bool FIRST> DEVICE void produce(LAYER_PARAMETER SCALE_OPERANDS const u8 *b, walk at)
 {
+    constexpr bool ALONE = PRODUCERS == 1;
     place<STAGES> stage = {0, 1};
 
-    if (one_lane())
+    if (FIRST && one_lane())
         make_barriers();
     sync_warp();
+    if (!ALONE)
+        sync_some(2, PRODUCERS * 32);
     arrive_some(1, WAVES * 32);
     NO_UNROLL while (at.more()) {
         barrier_wait(EMPTY + stage.at * 8, stage.parity);
-        if (one_lane())
-            start_copies(LAYER_NAME SCALE_NAMES b, at, stage.at);
+        if (one_lane()) {
+            if (FIRST)
+                copy_weights(LAYER_NAME b, at, stage.at);
+            if (SCALES_COME && (ALONE || !FIRST))
+                copy_their_scales(LAYER_NAME SCALE_NAMES at, stage.at);
+        }
         sync_warp();
         stage.advance();
         at.advance();
@@ -920,7 +936,7 @@ DEVICE void add_up(LAYER_PARAMETER const walk &at, u32 buffer, u32 rows, u32 til
 DEVICE void add_sums(LAYER_PARAMETER walk at, float unit, const c_element *bias,
                      SLOT_PARAMETER c_element *c, u32 first, u32 m, i64 ldc)
 {
-    const u32 lane = item() % 32, summer = item() / 32 - WARPS - 1;
+    const u32 lane = item() % 32, summer = item() / 32 - WARPS - PRODUCERS;
     place<SUM_BUFFERS> buffer = {0, 0};
 
     NO_UNROLL for (; at.more(); at.advance(), buffer.advance()) {
@@ -1311,7 +1327,9 @@ KERNEL(SYMBOL, WAVES * 32)
 
     check_shared_start();
     if (warp == WARPS)
-        produce(LAYER_NAME SCALE_NAMES b, at);
+        produce<true>(LAYER_NAME SCALE_NAMES b, at);
+    else if (PRODUCERS > 1 && warp == WARPS + 1)
+        produce<false>(LAYER_NAME SCALE_NAMES b, at);
     else if (warp < WARPS)
         consume(LAYER_NAME SCALE_NAMES SLOT_NAME at, a, lda, (u32)first + begin, its_rows);
     else {
