@@ -33,7 +33,7 @@
 #include <sys/stat.h>
 
 #ifndef ONE_IN
-#define ONE_IN (T_SANITIZED ? 31 : 23)
+#define ONE_IN (T_SANITIZED ? 31 : 7)
 #endif
 
 /* What a host puts into rows, experts and rows_used of op=moe. */
