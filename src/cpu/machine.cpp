@@ -77,8 +77,8 @@ struct fiber {
     void *stack_pointer;
     uint8_t *stack;
     uint32_t thread;
-    bool done, knows_start;              /* of shared memory: check_shared_start was called */
-    bool waited;                         /* for the launch in front, */
+    bool done, knows_start; /* of shared memory: check_shared_start was called */
+    bool waited;            /* for the launch in front, */
     std::vector<const uint8_t *> passed; /* and starts of operands that it may read since */
     vector_clock clock;
     std::vector<uint32_t> stored, loaded; /* words, since its last fence_async */
@@ -242,7 +242,8 @@ static void read_words(uint32_t at, uint32_t bytes)
 {
     const uint32_t self = running->thread;
 
-    for (uint32_t i = at / 4; i < (at + bytes + 3) / 4; i++) { /* a byte is one of its word */
+    /* To read a byte or a half is to read the word that it lies in. */
+    for (uint32_t i = at / 4; i < (at + bytes + 3) / 4; i++) {
         word &w = words[i];
         if (w.writer == NOBODY)
             fault("read at %u of shared memory, which nobody wrote", i * 4);
@@ -1023,14 +1024,14 @@ unsigned lanes_alike(unsigned value)
     return alike;
 }
 
-void mma_bf16(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
-              unsigned b1)
+void mma_bf16(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3,
+                            unsigned b0, unsigned b1)
 {
     machine::multiply_matrices<machine::widen_bf16>(c, {a0, a1, a2, a3, b0, b1});
 }
 
-void mma_f16(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
-             unsigned b1)
+void mma_f16(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3,
+                           unsigned b0, unsigned b1)
 {
     machine::multiply_matrices<machine::f32_of_f16>(c, {a0, a1, a2, a3, b0, b1});
 }

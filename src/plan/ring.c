@@ -12,10 +12,7 @@
 
 #include <inttypes.h>
 
-/* What a multiprocessor has: warps of a block, of whose registers each of four parts has a fourth.
- */
-#define WAVES_MAX 20
-
+#define WAVES_MAX   20    /* of a block, whose lanes then have 96 registers or more */
 #define SUMS_MAX    256   /* of 128 bytes each, in the table's free half */
 #define KEPT_BYTES  49152 /* most, of sums of chunks before */
 #define COLUMNS_MAX 512   /* of a consumer in a chunk; with one row of A twice as many */
@@ -65,11 +62,22 @@ static void try_stages(struct plan *p, struct model_ranking *ranking)
     if (p->ring.sum_buffers * ring_sums(p) > SUMS_MAX || !p->ring.batch ||
         ring_registers(p) > ring_registers_max(p))
         return;
-    for (p->ring.stages = 2; p->ring.stages <= RING_STAGES_MAX; p->ring.stages++) {
-        const int64_t bytes = ring_other_bytes(p) + p->ring.stages * ring_stage_bytes(p);
-        if (bytes > p->target->lds_bytes)
-            continue;
-        p->lds_bytes = (uint32_t)bytes;
+
+    const int64_t other = ring_other_bytes(p), stage = ring_stage_bytes(p);
+    const int64_t fit = (p->target->lds_bytes - other) / stage;
+    const int most = fit < RING_STAGES_MAX ? (int)fit : RING_STAGES_MAX;
+
+    /* More stages never take longer by the model, but for its rounding, which is far below 1 %:
+     * where the most that fit are beaten by that, fewer are too. */
+    p->ring.stages = most;
+    if (most < 2)
+        return;
+    ring_estimate(p);
+    if (ranking->count == ranking->room &&
+        !model_faster(p, &ranking->best[ranking->count - 1], 101))
+        return;
+    for (p->ring.stages = 2; p->ring.stages <= most; p->ring.stages++) {
+        p->lds_bytes = (uint32_t)(other + p->ring.stages * stage);
         ring_estimate(p);
         model_put(ranking, p);
     }
@@ -79,6 +87,19 @@ static void try_stages(struct plan *p, struct model_ranking *ranking)
 static int unit_of(const struct quern_problem *q)
 {
     return nvidia_weight_bits(q) == 16 || (problem_has_group(q) && problem_group(q) % 64) ? 32 : 64;
+}
+
+/* Every number of warps that add sums, for consumers that are set. One more costs no registers
+ * while the four parts of a multiprocessor have not all as many warps. */
+static void try_summers(struct plan *p, struct model_ranking *ranking)
+{
+    const int others = ring_consumers(p) + (int)ring_producers(p);
+
+    for (int add = 1; add <= SUMMERS_MAX && others + add <= WAVES_MAX; add++) {
+        p->waves = others + add;
+        if (p->waves % RING_PARTS == 0 || add == SUMMERS_MAX)
+            try_stages(p, ranking);
+    }
 }
 
 static void candidates(const struct plan *base, struct model_ranking *ranking)
@@ -95,16 +116,11 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
     for (int rows = 1; rows <= ROW_WARPS; rows *= 2)
         for (int k = 1; k * rows <= WAVES_MAX - 2; k++)
             for (int units = 1; units * p.ring.unit <= columns; units++)
-                for (int add = 1; add <= SUMMERS_MAX; add++) {
+                if ((int64_t)(k - 1) * units * p.ring.unit < p.problem.k) {
                     p.ring.k_warps = k;
                     p.ring.row_warps = rows;
                     p.ring.units = units;
-                    p.waves = k * rows + (int)ring_producers(&p) + add;
-                    /* one more costs no registers while the four parts have not all as many */
-                    if (p.waves > WAVES_MAX || (p.waves % RING_PARTS && add < SUMMERS_MAX))
-                        continue;
-                    if ((int64_t)(k - 1) * units * p.ring.unit < p.problem.k)
-                        try_stages(&p, ranking);
+                    try_summers(&p, ranking);
                 }
 }
 

@@ -21,6 +21,8 @@ int64_t ring_summers(const struct plan *p);
 /* Columns of a chunk of K, and chunks of it. */
 int64_t ring_chunk(const struct plan *p);
 int64_t ring_chunks(const struct plan *p);
+/* Whether the last chunk of K is a smaller one. */
+bool ring_is_ragged(const struct plan *p);
 /* Bytes of a unit of one row of W; of a stage, with the scales that copies bring. */
 int64_t ring_unit_bytes(const struct plan *p);
 int64_t ring_stage_bytes(const struct plan *p);

@@ -51,6 +51,11 @@ int64_t ring_chunks(const struct plan *p)
     return model_ceil_div(p->problem.k, ring_chunk(p));
 }
 
+bool ring_is_ragged(const struct plan *p)
+{
+    return p->problem.k % ring_chunk(p) != 0;
+}
+
 int64_t ring_unit_bytes(const struct plan *p)
 {
     return p->ring.unit * (int64_t)nvidia_weight_bits(&p->problem) / 8;
@@ -125,7 +130,7 @@ int64_t ring_stage_bytes(const struct plan *p)
                                               : 0;
 
     const int64_t units = (int64_t)p->ring.k_warps * p->ring.units;
-    const bool keyed = ring_one_row(p) && q->k % ring_chunk(p) == 0 && !plan_is_base(p);
+    const bool keyed = ring_one_row(p) && !ring_is_ragged(p) && !plan_is_base(p);
     const bool odd = nvidia_weight_bits(q) == 4 && !keyed;
 
     return model_ceil_div(ring_stage_rows(p) * (odd ? units | 1 : units) * ring_unit_bytes(p) +

@@ -52,8 +52,8 @@
 /* Of what a multiprocessor reads, the first so many bytes are slower: each so many by a cycle. */
 #define ONE_SLOW_BYTES 65536
 #define ONE_SLOW_EACH  50
-/* Bytes that should be on their way. With none at all memory would take so much longer, and with
- * some of them by the square of what is missing. */
+/* Bytes that should be on their way. With none at all memory would take so many percent longer, and
+ * with some of them a share of that, by the square of what is missing. */
 #define ONE_FLIGHT_BYTES   43500
 #define ONE_FLIGHT_PERCENT 56
 
@@ -109,7 +109,7 @@ static int64_t step_cycles(const struct plan *p)
         (nvidia_has_scales(p) ? p->ring.units / p->ring.span * SCALE_CYCLES * tiles : 0) +
         STEP_CYCLES + STEP_ROWS_CYCLES * tiles;
 
-    if (p->problem.k % ring_chunk(p))
+    if (ring_is_ragged(p))
         chain = chain * RAGGED_PERCENT / 100;
     if (p->ring.sum_buffers == 1)
         chain += summing;
@@ -131,7 +131,7 @@ static bool banks_meet(const struct plan *p)
     const int64_t units = lowest_bit((int64_t)p->ring.k_warps * p->ring.units);
     const int64_t alike = units < banks ? units : banks;
 
-    if (p->problem.k % ring_chunk(p))
+    if (ring_is_ragged(p))
         return nvidia_weight_bits(&p->problem) > 4 && alike > 1;
     return p->ring.units < 8 && alike > lowest_bit(p->ring.units);
 }
@@ -143,13 +143,19 @@ static int64_t one_row_step_cycles(const struct plan *p)
     const int64_t parts = model_ceil_div(p->ring.row_warps, ring_summers(p));
     int64_t chain = ONE_CHAIN_CYCLES + slots * ONE_CHAIN_PERCENT / 100;
 
-    if (p->problem.k % ring_chunk(p))
+    if (ring_is_ragged(p))
         chain = chain * RAGGED_PERCENT / 100;
     if (banks_meet(p))
         chain = chain * ONE_BANKS_PERCENT / 100;
     return largest(largest(chain, model_ceil_div(ring_consumers(p), RING_PARTS) *
                                       (ONE_STEP_SLOTS + slots * ONE_SLOT_PERCENT / 100)),
                    parts * (ONE_PART_CYCLES + p->ring.k_warps * ONE_SUM_CYCLES));
+}
+
+/* Whether so few multiprocessors have a tile, and one only, that each gets more than its share. */
+static bool few_work(const struct target_fill *fill)
+{
+    return fill->fullest == 1 && fill->percent <= FEW_PERCENT;
 }
 
 /* Of a kernel for one row. Memory and decoding hold each other up where they take about as long:
@@ -160,13 +166,12 @@ static int64_t one_row_cycles(const struct plan *p, const struct target_fill *fi
     const int64_t steps = (int64_t)fill->fullest * ring_chunks(p), step = one_row_step_cycles(p);
     const int64_t of_row = nvidia_weight_bytes(&p->problem) / p->problem.n;
     const int64_t bytes = (int64_t)fill->fullest * p->rows_per_workgroup * of_row;
-    const bool few = fill->fullest == 1 && fill->percent <= FEW_PERCENT;
     const int64_t peak = p->estimate.memory_cycles * 100 / (fill->percent ? fill->percent : 1);
     int64_t memory =
-        (few ? bytes / ALONE_BYTES : peak * 100 / target_sustained_percent(p->target)) +
+        (few_work(fill) ? bytes / ALONE_BYTES : peak * 100 / target_sustained_percent(p->target)) +
         (bytes < ONE_SLOW_BYTES ? bytes : ONE_SLOW_BYTES) / ONE_SLOW_EACH;
 
-    if (p->problem.k % ring_chunk(p) && nvidia_weight_bits(&p->problem) == 4)
+    if (ring_is_ragged(p) && nvidia_weight_bits(&p->problem) == 4)
         memory += memory * ONE_LONGER_PERCENT / 100;
     const int64_t there = 1000 * p->estimate.bytes_in_flight / ONE_FLIGHT_BYTES; /* of 1000 */
     const int64_t missing = largest(0, 1000 - there);
@@ -189,9 +194,8 @@ static int64_t rows_cycles(const struct plan *p, const struct target_fill *fill)
     const int64_t steps = (int64_t)fill->fullest * ring_chunks(p);
     const int64_t sustained = p->estimate.memory_cycles * 100 / NVIDIA_SUSTAINED_PERCENT;
     const int64_t alone = p->rows_per_workgroup * (nvidia_weight_bytes(q) / q->n) / ALONE_BYTES;
-    const bool few = fill->fullest == 1 && fill->percent <= FEW_PERCENT;
-    const int64_t memory =
-        few ? largest(sustained, alone) : sustained * 100 / (fill->percent ? fill->percent : 1);
+    const int64_t memory = few_work(fill) ? largest(sustained, alone)
+                                          : sustained * 100 / (fill->percent ? fill->percent : 1);
     const int64_t batches = model_ceil_div((int64_t)fill->fullest, p->ring.batch);
     const int64_t loads = ring_chunks(p) == 1 ? 1 : ring_chunks(p) * batches;
     int64_t body = largest(steps * step_cycles(p), memory);
@@ -211,6 +215,7 @@ void ring_estimate(struct plan *p)
     const struct target *const t = p->target;
     struct plan_estimate *const e = &p->estimate;
     const struct target_fill fill = target_fill(t, (uint64_t)(p->row_groups * model_together(p)));
+    const int64_t slots = step_slots(p);
     const int64_t held = t->cus / model_together(p) ? t->cus / model_together(p) : 1;
 
     e->vgprs = ring_registers(p);
@@ -222,9 +227,9 @@ void ring_estimate(struct plan *p)
     e->streams = true;
     e->close = true;
     e->bytes_in_flight = (p->ring.stages - 1) * ring_stage_bytes(p);
-    e->step_slots = (uint32_t)step_slots(p);
+    e->step_slots = (uint32_t)slots;
     e->setup_slots = 300;
-    e->slots = p->row_groups * ring_chunks(p) * ring_consumers(p) * step_slots(p);
+    e->slots = p->row_groups * ring_chunks(p) * ring_consumers(p) * slots;
     e->busy_cycles = e->slots * model_together(p);
     e->memory_cycles = model_memory_cycles(p, nvidia_weight_bytes(&p->problem));
     e->kernel_cycles = ring_one_row(p) ? one_row_cycles(p, &fill) : rows_cycles(p, &fill);

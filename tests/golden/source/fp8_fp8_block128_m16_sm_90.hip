@@ -659,9 +659,9 @@ static_assert(!ONE_ROW || (SPAN == 1 && !A_BLOCK_SCALED), "what multiply_one_row
 // Blocks whose scales a lane loads at once: neighbours, as many as are sure to start at a multiple
 // of their number.
 constexpr bool OWN_BLOCKS = KNOWN && NEIGHBOURS_AT_ONCE && SPAN * UNIT == BLOCK;
-constexpr u32 SCALES = OWN_BLOCKS && !ONE_ROW && SPANS % 4 == 0 && BLOCKS % 4 == 0      ? 4
-                       : OWN_BLOCKS && SPANS % 2 == 0 && BLOCKS % 2 == 0                   ? 2
-                                                                                         : 1;
+constexpr u32 SCALES = OWN_BLOCKS && !ONE_ROW && SPANS % 4 == 0 && BLOCKS % 4 == 0 ? 4
+                       : OWN_BLOCKS && SPANS % 2 == 0 && BLOCKS % 2 == 0           ? 2
+                                                                                   : 1;
 // The number of scales that a lane has of a row of W: of each span, or with one row of A of the
 // units in whose two columns the lane has sums, which are neighbours.
 constexpr u32 LANE_SCALES = ONE_ROW ? SETS * 2 : SPANS;
@@ -669,8 +669,8 @@ constexpr u32 LANE_SCALES = ONE_ROW ? SETS * 2 : SPANS;
 // Shared memory. The sums of a warp, 512 bytes for eight rows of A, 128 for one, are in the free
 // halves of as many entries of the table, or where there is no table in a place of their own.
 constexpr u32 SUMS = TABLE_BYTES ? 128 : 0, SUMS_APART = TABLE_BYTES ? 256 : 128;
-constexpr u32 TILE_SUMS = ONE_ROW ? 1 : 4;     // numbers of a lane for eight rows of A, or for one
-constexpr u32 WARP_SUMS = M_TILES * TILE_SUMS; // of a lane
+constexpr u32 TILE_SUMS = ONE_ROW ? 1 : 4;     // that a lane has of eight rows of A, or of one
+constexpr u32 WARP_SUMS = M_TILES * TILE_SUMS; // that it has in all
 // Bytes from a row of a stage to the next. Copies are quickest where a row is as far from a
 // multiple of 128 bytes as it is in memory; but then lanes of different rows read the same banks.
 // Codes are read in small pieces and looked up in shared memory too, so their rows are an odd
@@ -742,7 +742,7 @@ template <u32 COUNT> struct place {
     }
 };
 
-// ---- The producer ----
+// ---- The producers ----
 
 #define SEGMENT_LINES divide_up(divide_up(CHUNK, BLOCK), LINE_BLOCKS) // of a row's scales
 
@@ -960,7 +960,6 @@ DEVICE void add_sums(LAYER_PARAMETER walk at, float unit, const c_element *bias,
 typedef u32 a_values[SETS][M_TILES][UNIT / 8];
 typedef typename element_of<A_TYPE>::type a_element;
 
-
 // The pairs of A of a lane's columns of a unit.
 template <bool ALIGNED> DEVICE void load_a_unit(const a_element *from, u32 (&pairs)[UNIT / 8])
 {
@@ -1102,8 +1101,9 @@ template <u32 COUNT> DEVICE void load_packed(u32 at, u32 offset, u32 (&words)[CO
 // lane reads its row's: of rows whose units 0 are in the same banks, each has another.
 DEVICE u32 row_key(u32 units)
 {
-    constexpr u32 BANKS = 128 / UNIT_BYTES; // as many units have banks of their own
-    constexpr u32 ALIKE = KEYED ? largest_power(ROW_UNITS, BANKS) : 1; // of so many rows
+    constexpr u32 BANKS = 128 / UNIT_BYTES; // neighbouring units that share no bank
+    // Of rows whose units 0 share banks, so many are among the first BANKS rows.
+    constexpr u32 ALIKE = KEYED ? largest_power(ROW_UNITS, BANKS) : 1;
     return item() % 32 / 4 % BANKS / (BANKS / ALIKE) % largest_power(units, 8);
 }
 
