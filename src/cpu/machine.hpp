@@ -158,6 +158,8 @@ static inline bool one_lane()
 }
 
 static inline void let_next_launch_begin() {}
+template <unsigned> static void take_registers() {}
+template <unsigned> static void leave_registers() {}
 static inline void products_begin() {}
 
 static inline unsigned both_bf16(float value)

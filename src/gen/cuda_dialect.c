@@ -8,7 +8,7 @@
 
 static void add_options(const struct plan *plan, struct str *options)
 {
-    if (plan->family->very_processor)
+    if (plan->family->very_processor && plan->family->very_processor(plan))
         str_addf(options, "-arch=%sa\n", plan->target->name);
     /* Freestanding: --minimal leaves out the built-in headers, and -default-device makes constexpr
      * functions and tables without an attribute the GPU's. NVRTC's own cache would open the driver,

@@ -45,9 +45,9 @@ struct family {
     const struct plan_fields *fields;
     /* The templates that follow the constants; ends with one that has neither name nor choice. */
     const struct plan_template *templates;
-    /* Its instructions are those of the very processor, not of later ones too, which NVRTC is asked
-     * for by an "a" behind the target's name. */
-    bool very_processor;
+    /* Whether the kernel's instructions are those of the very processor, not of later ones too,
+     * which NVRTC is asked for by an "a" behind the target's name; null: never. */
+    bool (*very_processor)(const struct plan *p);
     /* Its text can take the numbers of a layer as arguments (plan/base.h), which must have so many
      * rows of W, as many as a wave may work on at once; 0: it has no base kernels. */
     int base_rows;

@@ -12,10 +12,6 @@ bool nvidia_has_table(const struct quern_problem *q);
 const char *nvidia_template_of_pairs(const struct plan *p);
 /* The template that says which rows a slice has. */
 const char *nvidia_template_of_rows(const struct plan *p);
-/* Of memory's peak, what kernels for several rows of A get of it on an H200
- * (docs/notebook/ring.md): less than streams do, target_sustained_percent. */
-#define NVIDIA_SUSTAINED_PERCENT 90
-
 /* Bits of a weight: 4, 8 or 16. */
 unsigned nvidia_weight_bits(const struct quern_problem *q);
 /* Bytes of a block's scale, or of its code where scales are nested; 0: there are no blocks. */

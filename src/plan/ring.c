@@ -12,12 +12,13 @@
 
 #include <inttypes.h>
 
-#define WAVES_MAX   20    /* of a block, whose lanes then have 96 registers or more */
-#define SUMS_MAX    256   /* of 128 bytes each, in the table's free half */
-#define KEPT_BYTES  49152 /* most, of sums of chunks before */
-#define COLUMNS_MAX 512   /* of a consumer in a chunk; with one row of A twice as many */
-#define ROW_WARPS   4     /* most */
-#define SUMMERS_MAX 4
+#define WAVES_MAX    20    /* of a block, whose lanes then have 96 registers or more */
+#define SUMS_MAX     256   /* of 128 bytes each, in the table's free half */
+#define KEPT_BYTES   49152 /* most, of sums of chunks before */
+#define COLUMNS_MAX  512   /* of a consumer in a chunk; with one row of A twice as many */
+#define ROW_WARPS    4     /* most */
+#define SUMMERS_MAX  4
+#define STAGES_USUAL 3 /* of the fastest kernels for several rows of A */
 
 static bool takes(const struct quern_problem *q, const struct target *t)
 {
@@ -50,8 +51,7 @@ static int batch_of(const struct plan *p)
     return !ring_keeps_sums(p) ? 1 : (int)(walk < most ? walk : most);
 }
 
-/* Every number of stages that fits, for waves and units that are set. Of equals the fewest count:
- * what shared memory leaves is the first cache's, which A and scales are read through. */
+/* Every number of stages that fits, for waves and units that are set. */
 static void try_stages(struct plan *p, struct model_ranking *ranking)
 {
     p->ring.span = span_of(p);
@@ -67,14 +67,15 @@ static void try_stages(struct plan *p, struct model_ranking *ranking)
     const int64_t fit = (p->target->lds_bytes - other) / stage;
     const int most = fit < RING_STAGES_MAX ? (int)fit : RING_STAGES_MAX;
 
-    /* More stages never take longer by the model, but for its rounding, which is far below 1 %:
-     * where the most that fit are beaten by that, fewer are too. */
-    p->ring.stages = most;
+    /* Others take a tenth less than this number of stages at most: where it is far behind those that
+     * there are, they are too. */
+    p->ring.stages = most < STAGES_USUAL ? most : STAGES_USUAL;
     if (most < 2)
         return;
+    p->lds_bytes = (uint32_t)(other + p->ring.stages * stage);
     ring_estimate(p);
     if (ranking->count == ranking->room &&
-        !model_faster(p, &ranking->best[ranking->count - 1], 101))
+        !model_faster(p, &ranking->best[ranking->count - 1], 112))
         return;
     for (p->ring.stages = 2; p->ring.stages <= most; p->ring.stages++) {
         p->lds_bytes = (uint32_t)(other + p->ring.stages * stage);
@@ -113,9 +114,10 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
     p.slices_first = true;
     p.ring.unit = unit_of(&p.problem);
     const int columns = ring_one_row(&p) ? 2 * COLUMNS_MAX : COLUMNS_MAX;
+    /* Large numbers first, as good shapes have them, and others are then passed over early. */
     for (int rows = 1; rows <= ROW_WARPS; rows *= 2)
-        for (int k = 1; k * rows <= WAVES_MAX - 2; k++)
-            for (int units = 1; units * p.ring.unit <= columns; units++)
+        for (int k = (WAVES_MAX - 2) / rows; k > 0; k--)
+            for (int units = columns / p.ring.unit; units > 0; units--)
                 if ((int64_t)(k - 1) * units * p.ring.unit < p.problem.k) {
                     p.ring.k_warps = k;
                     p.ring.row_warps = rows;
@@ -149,6 +151,9 @@ static const struct plan_field shape[] = {
     {FIELD_AT(FIELD_NUMBER, "BATCH", ring.batch, "tiles of rows taken through a chunk of K")},
     {FIELD_OF(FIELD_NUMBER, "PRODUCERS", ring_producers, "warps that start copies")},
     {FIELD_OF(FIELD_NUMBER, "SUMMERS", ring_summers, "warps that add sums and store C")},
+    {FIELD_OF(FIELD_NUMBER, "CONSUMER_REGISTERS", ring_consumer_registers,
+              "of a lane; 0: those of the launch")},
+    {FIELD_OF(FIELD_NUMBER, "OTHER_REGISTERS", ring_other_registers, "likewise, of other warps'")},
     {FIELD_AT(FIELD_NUMBER, "SUM_BUFFERS", ring.sum_buffers, "of sums on their way there")},
     {0},
 };
@@ -198,4 +203,5 @@ const struct family family_ring = {
     .base_rows = 1,
     .shares_out = true,
     .predequant = SWITCH_OFF,
+    .very_processor = ring_hands_over,
 };

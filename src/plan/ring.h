@@ -37,9 +37,14 @@ bool ring_keeps_sums(const struct plan *p);
 int64_t ring_kept_bytes(const struct plan *p);
 /* Shared memory but for the stages. */
 int64_t ring_other_bytes(const struct plan *p);
-/* Registers of a consumer's lane, and most that there are for each of so many warps. */
+/* Registers of a consumer's lane, and most that there are for it. */
 uint32_t ring_registers(const struct plan *p);
 uint32_t ring_registers_max(const struct plan *p);
+/* Whether consumers take over registers that the other warps have no use for; and how many each
+ * lane then has, of consumers and of the others; 0: registers stay as the launch shares them out. */
+bool ring_hands_over(const struct plan *p);
+int64_t ring_consumer_registers(const struct plan *p);
+int64_t ring_other_registers(const struct plan *p);
 
 /* Fills in p's estimate. The shape, rows_per_workgroup and row_groups are set. */
 void ring_estimate(struct plan *p);

@@ -10,6 +10,12 @@
 #define BANKS_BYTES 128   /* of all banks of shared memory */
 #define STAGE_ALIGN 128   /* where copies are quickest */
 #define TABLE_BYTES 65536 /* half of it free for sums */
+#define FOUR        4     /* warps that registers are handed over by */
+/* Registers that a producer's or summer's lane needs, and by how many the compiler may exceed what
+ * is counted here for a consumer's. */
+#define LANE_REGISTERS  255 /* most that a lane can have */
+#define OTHER_REGISTERS 56
+#define UNFORESEEN      24
 
 int ring_m_tiles(const struct plan *p)
 {
@@ -191,11 +197,50 @@ uint32_t ring_registers(const struct plan *p)
            36;
 }
 
-/* Most that each lane of so many warps can have. */
-uint32_t ring_registers_max(const struct plan *p)
+/* Of each lane, where all warps have as many. */
+static unsigned equal_registers(const struct plan *p)
 {
     const int together = (p->waves + RING_PARTS - 1) / RING_PARTS;
-    const unsigned most = p->target->vgprs / (unsigned)together / 8 * 8;
 
-    return most > 255 ? 255 : most;
+    return p->target->vgprs / (unsigned)together / 8 * 8;
+}
+
+/* The warps that hand registers over or take them do so in fours, and those that are not consumers
+ * must be one such group. */
+static bool can_hand_over(const struct plan *p)
+{
+    return p->target->capabilities & CAP_WARPGROUPS && !plan_is_base(p) &&
+           equal_registers(p) < LANE_REGISTERS && ring_consumers(p) % FOUR == 0 &&
+           p->waves - ring_consumers(p) == FOUR;
+}
+
+/* What a workgroup was launched with is shared out, to the last register: a warp that asks for one
+ * more waits for it for ever. */
+static unsigned more_registers(const struct plan *p)
+{
+    const unsigned groups = (unsigned)p->waves / FOUR;
+
+    return (equal_registers(p) * groups - OTHER_REGISTERS) / (groups - 1) / 8 * 8;
+}
+
+uint32_t ring_registers_max(const struct plan *p)
+{
+    const unsigned most = can_hand_over(p) ? more_registers(p) : equal_registers(p);
+
+    return most < LANE_REGISTERS ? most : LANE_REGISTERS;
+}
+
+bool ring_hands_over(const struct plan *p)
+{
+    return can_hand_over(p) && ring_registers(p) + UNFORESEEN > equal_registers(p);
+}
+
+int64_t ring_consumer_registers(const struct plan *p)
+{
+    return ring_hands_over(p) ? more_registers(p) : 0;
+}
+
+int64_t ring_other_registers(const struct plan *p)
+{
+    return ring_hands_over(p) ? OTHER_REGISTERS : 0;
 }

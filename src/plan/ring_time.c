@@ -3,37 +3,46 @@
  * How long kernels of family ring take. A step of a multiprocessor is modelled as whichever takes
  * longest of four: shared memory (not with one row of A), the issue of instructions, a consumer's
  * chain of them, and the warps that add sums. A kernel takes its steps or its share of memory,
- * whichever is longer, after its launch and its loads of A; with one row of A somewhat more than
- * the longer of both. Constants are fitted to what kernels took on an H200 (docs/notebook/ring.md).
+ * whichever is longer, and somewhat more, after its launch and its loads of A. Constants are fitted
+ * to what kernels took on an H200 (docs/notebook/ring.md).
  */
 #include "plan/ring.h"
 
 #include "plan/nvidia.h"
 
-/* That a multiprocessor should have asked for at any time: of numbers, and of codes in blocks,
- * whose decoding takes longer than memory does. */
-#define FLIGHT_BYTES        98304
-#define FLIGHT_BYTES_BLOCKS 40960
-
-/* Cycles at 1.98 GHz, fitted to 733 kernels of 21 layers and M = 8, 16 and 32, and lowered by what
- * scales that come with their stage and an earlier start save: of 176 times of 51 layers, those for
- * one row among them, 166 are within 15 % (docs/notebook/ring.md, 2026-11-23 and 2026-11-29). */
-#define LAUNCH_CYCLES    4300 /* launch, table, first bytes, last sums */
-#define LOAD_CYCLES      470  /* to load A of a chunk, besides its bytes */
-#define LOAD_BYTES       45   /* of A that a multiprocessor loads in a cycle */
-#define TABLE_CYCLES     200  /* of a warp for the look-ups of 64 columns behind others */
-#define MASKS_CYCLES     190  /* for decoding as many by masks */
-#define FP8_CYCLES       180  /* for widening as many e4m3 */
-#define LOAD_64_CYCLES   80   /* for loading as many of 16 bits, which need no decoding */
-#define PRODUCT_CYCLES   26   /* and for their products with eight rows of A */
-#define SCALE_CYCLES     7    /* for scaling a block's sums with eight rows of A */
-#define STEP_CYCLES      240  /* of a warp in a step besides: barriers, addresses */
-#define STEP_ROWS_CYCLES 68   /* and for handing over sums of eight rows of A */
-#define PART_CYCLES      142  /* of a warp that adds sums, for 16 rows of W and eight of A */
-#define SUM_CYCLES       26   /* and for those of each consumer */
-#define RAGGED_PERCENT   140  /* of a warp's cycles, where a chunk does not divide K */
-#define FEW_PERCENT      80   /* of multiprocessors at work, or fewer, leave memory to each other */
-#define ALONE_BYTES      31   /* of W that each of those then gets in a cycle */
+/* Cycles at 1.98 GHz, for several rows of A: fitted to 2,525 kernels of eight layers and five formats
+ * at M = 8, 16 and 32, of which 94 % of those within 1.35 of the fastest took what follows from these
+ * within 15 %, and the fastest by the model 1.6 % more than the fastest (docs/notebook/ring.md,
+ * 2026-11-29). */
+#define LAUNCH_CYCLES        2985   /* launch, table, first bytes, last sums */
+#define ALL_CYCLES           2355   /* and more, where all multiprocessors have tiles */
+#define LOAD_CYCLES          273    /* to load A of a chunk, besides its bytes */
+#define LOAD_BYTES           47     /* of A that a multiprocessor loads in a cycle */
+#define CACHED_BYTES         131072 /* of stages and the like, that leave the first cache enough */
+#define UNCACHED_PERCENT     52     /* of loads of A more, with twice as many */
+#define AHEAD_BYTES          93     /* a cycle, that the first stages' copies come in */
+#define SUSTAINED_PERCENT    99     /* of memory's peak */
+#define FLIGHT_BYTES         39533  /* that should be on their way, of numbers, */
+#define FLIGHT_BYTES_BLOCKS  50355  /* and of codes in blocks */
+#define FLIGHT_PERCENT       103    /* that memory takes longer with nothing on its way */
+#define TOGETHER_THOUSANDTHS 135    /* that memory and decoding hold each other up */
+#define CHAIN_CYCLES         36     /* of a warp to decode 64 columns behind others */
+#define PRODUCT_CYCLES       20     /* and for their products with eight rows of A */
+#define UNIT_CYCLES          40     /* and for a unit besides */
+#define SCALE_CYCLES         27     /* for scaling a block's sums with eight rows of A */
+#define STEP_CYCLES          39     /* of a warp in a step besides: barriers, addresses */
+#define STEP_ROWS_CYCLES     24     /* and for handing over sums of eight rows of A */
+#define STEP_SLOTS           43     /* of a consumer in a step, besides its units */
+#define PART_SLOTS           187    /* of a warp that adds sums, for 16 rows of W and eight of A */
+#define SLOT_PERCENT         162    /* of a cycle of one of the four parts, that a slot takes */
+#define WAVEFRONT_PERCENT    43     /* of a cycle, that a wavefront of shared memory takes */
+#define PART_CYCLES          177    /* of a warp that adds sums, for 16 rows of W and eight of A */
+#define SUM_CYCLES           7      /* and for those of each consumer */
+#define OTHERS_PERCENT       19     /* of what is not the longest, that is waited for too */
+#define RAGGED_PERCENT       144    /* of a warp's cycles, where a chunk does not divide K */
+#define END_PERCENT          38     /* of a step, behind the last bytes */
+#define FEW_PERCENT          80 /* of multiprocessors at work, or fewer, leave memory to each other */
+#define ALONE_BYTES          31 /* of W that each of those then gets in a cycle */
 /* For one row of A, fitted to 301 kernels of 37 layers of five formats: all but 1.6 % of them took
  * what follows from these within 15 % (docs/notebook/ring.md, 2026-11-29). */
 #define ONE_LAUNCH_CYCLES 4322 /* launch, first bytes, last sums */
@@ -56,6 +65,7 @@
  * with some of them a share of that, by the square of what is missing. */
 #define ONE_FLIGHT_BYTES   43500
 #define ONE_FLIGHT_PERCENT 56
+#define ONE_TOGETHER       222 /* thousandths */
 
 static int64_t largest(int64_t a, int64_t b)
 {
@@ -86,34 +96,33 @@ static int64_t step_slots(const struct plan *p)
                            : unit_slots(p) * p->ring.units;
 }
 
-/* Cycles of a multiprocessor in a step: a stage is decoded and multiplied. Shared memory was seen
- * to give 5/9 of a wavefront a cycle, and a slot of those counted here to take 3/4 of a cycle.
- * Where a chunk does not divide K, each unit is behind a branch, across which nothing is
+/* Cycles of a multiprocessor in a step, with several rows of A: the longest of four, and a part of
+ * the others. Where a chunk does not divide K, each unit is behind a branch, across which nothing is
  * scheduled. */
-static int64_t step_cycles(const struct plan *p)
+static int64_t rows_step_cycles(const struct plan *p)
 {
     const int64_t units = (int64_t)ring_consumers(p) * p->ring.units, tiles = ring_m_tiles(p);
-    const unsigned bits = nvidia_weight_bits(&p->problem);
-    const bool table = nvidia_has_table(&p->problem);
-    const int decode = table       ? TABLE_CYCLES
-                       : bits == 4 ? MASKS_CYCLES
-                       : bits == 8 ? FP8_CYCLES
-                                   : LOAD_64_CYCLES;
-    const int64_t wavefronts =
-        (table ? units * p->ring.unit / 4 : 0) + units * ring_unit_bytes(p) / 8 + 2 * ring_sums(p);
-    const int64_t slots = ring_consumers(p) * (step_slots(p) + 8 * tiles);
-    const int64_t parts = model_ceil_div(p->ring.row_warps * tiles, ring_summers(p));
-    const int64_t summing = parts * (PART_CYCLES + p->ring.k_warps * SUM_CYCLES);
-    int64_t chain =
-        (int64_t)p->ring.units * p->ring.unit * (decode + PRODUCT_CYCLES * tiles) / 64 +
-        (nvidia_has_scales(p) ? p->ring.units / p->ring.span * SCALE_CYCLES * tiles : 0) +
-        STEP_CYCLES + STEP_ROWS_CYCLES * tiles;
+    const int64_t lookups = nvidia_has_table(&p->problem) ? units * p->ring.unit / 4 : 0;
+    const int64_t wavefronts = lookups + units * ring_unit_bytes(p) / 8 + 2 * ring_sums(p);
+    const int64_t parts = p->ring.row_warps * tiles; /* of a step's sums */
+    const int64_t slots =
+        model_ceil_div(ring_consumers(p), RING_PARTS) * (step_slots(p) + STEP_SLOTS) +
+        parts * PART_SLOTS / RING_PARTS;
+    const int64_t summing =
+        model_ceil_div(parts, ring_summers(p)) * (PART_CYCLES + p->ring.k_warps * SUM_CYCLES);
+    const int64_t unit = p->ring.unit * (CHAIN_CYCLES + PRODUCT_CYCLES * tiles) / 64 + UNIT_CYCLES;
+    const int64_t scaling =
+        nvidia_has_scales(p) ? p->ring.units / p->ring.span * SCALE_CYCLES * tiles : 0;
+    int64_t chain = p->ring.units * unit + scaling + STEP_CYCLES + STEP_ROWS_CYCLES * tiles;
 
     if (ring_is_ragged(p))
         chain = chain * RAGGED_PERCENT / 100;
     if (p->ring.sum_buffers == 1)
         chain += summing;
-    return largest(largest(wavefronts * 9 / 5, slots * 3 / 4), largest(chain, summing));
+    const int64_t shared = wavefronts * WAVEFRONT_PERCENT / 100, issue = slots * SLOT_PERCENT / 100;
+    const int64_t most = largest(largest(shared, issue), largest(chain, summing));
+
+    return most + (shared + issue + chain + summing - most) * OTHERS_PERCENT / 100;
 }
 
 static int64_t lowest_bit(int64_t number)
@@ -158,56 +167,76 @@ static bool few_work(const struct target_fill *fill)
     return fill->fullest == 1 && fill->percent <= FEW_PERCENT;
 }
 
-/* Of a kernel for one row. Memory and decoding hold each other up where they take about as long:
- * together about the fourth root of the sum of their fourth powers, (1 + x^4)^(1/4) being nearly
- * 1 + x^4 / 4.5 for x up to 1. Behind the last bytes most of a step follows. */
+/* A multiprocessor's share of memory, the last round of tiles counted whole, where streams get so
+ * many percent of its peak. Where few multiprocessors have a tile at all, each gets more than a
+ * share: 1024x4096 keeps 64 of 132 busy, and for NF4, e4m3 and bf16 at M = 1 each of these got 30 to
+ * 31 bytes a cycle behind launch and loads. */
+static int64_t share_cycles(const struct plan *p, const struct target_fill *fill, int sustained)
+{
+    const int64_t of_row = nvidia_weight_bytes(&p->problem) / p->problem.n;
+    const int64_t bytes = (int64_t)fill->fullest * p->rows_per_workgroup * of_row;
+    const int64_t peak = p->estimate.memory_cycles * 100 / (fill->percent ? fill->percent : 1);
+
+    return few_work(fill) ? bytes / ALONE_BYTES : peak * 100 / sustained;
+}
+
+/* What memory takes where less than `flight` bytes are under way: up to so many percent longer, by
+ * the square of what is missing. */
+static int64_t with_gaps(const struct plan *p, int64_t memory, int64_t flight, int percent)
+{
+    const int64_t there = 1000 * p->estimate.bytes_in_flight / flight; /* of 1000 */
+    const int64_t missing = largest(0, 1000 - there);
+
+    return memory + memory * percent / 100 * missing / 1000 * missing / 1000;
+}
+
+/* Memory and decoding hold each other up where they take about as long: together about a root of
+ * the sum of their powers, which is the longer one and up to so many thousandths of it more, by the
+ * fourth power of what the other is of it. */
+static int64_t together(int64_t a, int64_t b, int thousandths)
+{
+    const int64_t longer = largest(a, b), part = 1000 * (a + b - longer) / longer; /* of 1000 */
+
+    return longer +
+           longer * part / 1000 * part / 1000 * part / 1000 * part / 1000 * thousandths / 1000;
+}
+
+/* Of a kernel for one row. Behind the last bytes most of a step follows. */
 static int64_t one_row_cycles(const struct plan *p, const struct target_fill *fill)
 {
     const int64_t steps = (int64_t)fill->fullest * ring_chunks(p), step = one_row_step_cycles(p);
     const int64_t of_row = nvidia_weight_bytes(&p->problem) / p->problem.n;
     const int64_t bytes = (int64_t)fill->fullest * p->rows_per_workgroup * of_row;
-    const int64_t peak = p->estimate.memory_cycles * 100 / (fill->percent ? fill->percent : 1);
-    int64_t memory =
-        (few_work(fill) ? bytes / ALONE_BYTES : peak * 100 / target_sustained_percent(p->target)) +
-        (bytes < ONE_SLOW_BYTES ? bytes : ONE_SLOW_BYTES) / ONE_SLOW_EACH;
+    const int64_t loads = ring_chunks(p) == 1 ? 0 : ring_chunks(p) * ONE_LOAD_CYCLES;
+    int64_t memory = share_cycles(p, fill, (int)target_sustained_percent(p->target)) +
+                     (bytes < ONE_SLOW_BYTES ? bytes : ONE_SLOW_BYTES) / ONE_SLOW_EACH;
 
     if (ring_is_ragged(p) && nvidia_weight_bits(&p->problem) == 4)
         memory += memory * ONE_LONGER_PERCENT / 100;
-    const int64_t there = 1000 * p->estimate.bytes_in_flight / ONE_FLIGHT_BYTES; /* of 1000 */
-    const int64_t missing = largest(0, 1000 - there);
-    memory += memory * ONE_FLIGHT_PERCENT / 100 * missing / 1000 * missing / 1000;
-    const int64_t longer = largest(memory, steps * step);
-    const int64_t part = 1000 * (memory + steps * step - longer) / longer; /* of 1000 */
-    const int64_t loads = ring_chunks(p) == 1 ? 0 : ring_chunks(p) * ONE_LOAD_CYCLES;
-    return ONE_LAUNCH_CYCLES + longer +
-           longer * part / 1000 * part / 1000 * part / 1000 * part / 4500 +
+    memory = with_gaps(p, memory, ONE_FLIGHT_BYTES, ONE_FLIGHT_PERCENT);
+    return ONE_LAUNCH_CYCLES + together(memory, steps * step, ONE_TOGETHER) +
            step * ONE_END_PERCENT / 100 + loads;
 }
 
-/* Of one for several rows: its share of memory, the last round of tiles counted whole, or its
- * steps. Where few multiprocessors have a tile at all, each gets more than a share: 1024x4096 keeps
- * 64 of 132 busy, and for NF4, e4m3 and bf16 at M = 1 each of these got 30 to 31 bytes a cycle
- * behind launch and loads. */
+/* Of one for several rows, likewise. Consumers wait for the first stages, whose copies all come at
+ * about the same time; and for A, whose loads are slower where stages leave little shared memory to
+ * be the first cache. */
 static int64_t rows_cycles(const struct plan *p, const struct target_fill *fill)
 {
-    const struct quern_problem *const q = &p->problem;
-    const int64_t steps = (int64_t)fill->fullest * ring_chunks(p);
-    const int64_t sustained = p->estimate.memory_cycles * 100 / NVIDIA_SUSTAINED_PERCENT;
-    const int64_t alone = p->rows_per_workgroup * (nvidia_weight_bytes(q) / q->n) / ALONE_BYTES;
-    const int64_t memory = few_work(fill) ? largest(sustained, alone)
-                                          : sustained * 100 / (fill->percent ? fill->percent : 1);
+    const int64_t steps = (int64_t)fill->fullest * ring_chunks(p), step = rows_step_cycles(p);
+    const int64_t ahead = p->ring.stages < steps ? p->ring.stages : steps;
+    const int64_t busy = steps * step + ahead * ring_stage_bytes(p) / AHEAD_BYTES;
+    const int64_t flight = nvidia_has_blocks(p) ? FLIGHT_BYTES_BLOCKS : FLIGHT_BYTES;
+    const int64_t memory =
+        with_gaps(p, share_cycles(p, fill, SUSTAINED_PERCENT), flight, FLIGHT_PERCENT);
     const int64_t batches = model_ceil_div((int64_t)fill->fullest, p->ring.batch);
     const int64_t loads = ring_chunks(p) == 1 ? 1 : ring_chunks(p) * batches;
-    int64_t body = largest(steps * step_cycles(p), memory);
+    const int64_t load = LOAD_CYCLES + p->m_tile * 2 * ring_chunk(p) / LOAD_BYTES;
+    const int64_t uncached = largest(0, (int64_t)p->lds_bytes - CACHED_BYTES);
 
-    /* A kernel that has little under way waits for memory: one of NF4 with 33 KB was seen to take
-     * 2 % longer than one with 41, one of bf16 with 66 KB 6 % longer than one with 140; but many
-     * small stages cost small layers as much. */
-    const int64_t flight = nvidia_has_blocks(p) ? FLIGHT_BYTES_BLOCKS : FLIGHT_BYTES;
-    if (p->estimate.bytes_in_flight < flight)
-        body += body * (flight - p->estimate.bytes_in_flight) / (8 * flight);
-    return LAUNCH_CYCLES + loads * (LOAD_CYCLES + p->m_tile * 2 * ring_chunk(p) / LOAD_BYTES) +
-           body;
+    return LAUNCH_CYCLES + (few_work(fill) ? 0 : ALL_CYCLES) +
+           together(memory, busy, TOGETHER_THOUSANDTHS) + step * END_PERCENT / 100 +
+           loads * load * (100 + uncached * UNCACHED_PERCENT / CACHED_BYTES) / 100;
 }
 
 void ring_estimate(struct plan *p)

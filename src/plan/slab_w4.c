@@ -29,13 +29,14 @@
 #define FILL_CYCLES   415   /* and for a warp to put as many into the ring */
 #define STEP_CYCLES   200   /* for a stage besides: barriers, the first loads from it */
 #define FLIGHT_BYTES  32768 /* of weights that a multiprocessor should have asked for */
+#define SUSTAINED     90    /* percent of memory's peak, less than streams get */
 
 /* A of f16 is not taken: scales of 16-bit floats have to be small or large at times, and the
  * weights that this family makes would be out of f16's range. */
 static bool takes(const struct quern_problem *q, const struct target *t)
 {
     return problem_has_group(q) && problem_has_activation(q) && q->a == QUERN_BF16 &&
-           q->k % UNIT == 0 && t->capabilities & CAP_WARPGROUP_MMA;
+           q->k % UNIT == 0 && t->capabilities & CAP_WARPGROUPS;
 }
 
 /* ---- What follows from a shape --------------------------------------------------------------- */
@@ -146,7 +147,7 @@ static void estimate(struct plan *p)
     e->busy_cycles = e->slots * model_together(p);
     e->memory_cycles = model_memory_cycles(p, nvidia_weight_bytes(&p->problem));
     const int64_t memory =
-        e->memory_cycles * 100 / NVIDIA_SUSTAINED_PERCENT * 100 / (fill.percent ? fill.percent : 1);
+        e->memory_cycles * 100 / SUSTAINED * 100 / (fill.percent ? fill.percent : 1);
     int64_t body = steps * step > memory ? steps * step : memory;
     if (e->bytes_in_flight < FLIGHT_BYTES) /* what is not under way is waited for */
         body += body * (FLIGHT_BYTES - e->bytes_in_flight) / (8 * FLIGHT_BYTES);
@@ -237,6 +238,12 @@ static const struct plan_template templates[] = {{"cuda/prelude/ptx"},
                                                  {"cuda/family/slab_w4"},
                                                  {0}};
 
+static bool very_processor(const struct plan *p)
+{
+    (void)p;
+    return true; /* wgmma */
+}
+
 static const int *tiles(const struct quern_problem *problem)
 {
     static const int rows[] = {32, 64, 0};
@@ -256,6 +263,6 @@ const struct family family_slab_w4 = {
     .fields = fields,
     .templates = templates,
     .predequant = SWITCH_ON,
-    .very_processor = true,
+    .very_processor = very_processor,
     .shares_out = true,
 };

@@ -144,7 +144,7 @@ const struct target target_rows[] = {
      PART("GeForce RTX 3090", 82, 1.695, 936)},
     {.name = "sm_89",  .elf_machine = 89, SM("Ada Lovelace", 48, 99, CAPS_SM89),
      PART("GeForce RTX 4090", 128, 2.52, 1008)},
-    {.name = "sm_90",  .elf_machine = 90, SM("Hopper", 64, 227, CAPS_SM90 | CAP_WARPGROUP_MMA),
+    {.name = "sm_90",  .elf_machine = 90, SM("Hopper", 64, 227, CAPS_SM90 | CAP_WARPGROUPS),
      .judge = JUDGE_CPU, PART("H200 SXM", 132, 1.98, 4800)},
     {.name = "sm_100", .elf_machine = 100, SM("Blackwell", 64, 227, CAPS_SM90),
      PART("B200 SXM", 148, 1.965, 8000)},

@@ -50,7 +50,7 @@
     X(CP_ASYNC, cp_async, "cp.async, from global to shared memory past registers")                 \
     X(BULK, bulk, "cp.async.bulk, and mbarriers that count its bytes")                             \
     X(EARLY_LAUNCH, early_launch, "griddepcontrol, for launches that begin before others end")     \
-    X(WARPGROUP_MMA, warpgroup_mma, "wgmma, in code for this very processor")
+    X(WARPGROUPS, warpgroups, "wgmma and setmaxnreg, of four warps, for this very processor")
 
 enum target_capability_bit {
 #define TARGET_BIT(NAME, word, meaning) TARGET_BIT_##NAME,

@@ -312,6 +312,12 @@ static const struct run runs[] = {
      1}, /* two tiles a batch */
     {"wq=nf4 n=200 k=1600 a=bf16 bias=1", 32,
      "waves=8 products=12 k_warps=2 row_warps=2 units=3 stages=4", 1},
+    /* registers that are handed over */
+    {"wq=nf4 n=70 k=4096 a=bf16 bias=1", 16,
+     "waves=12 products=12 k_warps=8 row_warps=1 units=8 stages=3", 1,
+     .has = "CONSUMER_REGISTERS = 224;"},
+    {"wq=int4 n=70 k=2048 a=f16", 32, "waves=12 products=12 k_warps=8 row_warps=1 units=4 stages=3",
+     1, .has = "CONSUMER_REGISTERS = 224;"},
     /* weights that are numbers: of 16 bits, e4m3 with A of 16 bits and of e4m3 */
     {"wq=none n=112 k=1024 a=bf16", 1, NULL, 1},
     {"wq=none n=61 k=1024 a=f16 bias=1", 1,

@@ -180,7 +180,7 @@ static quern_status make_memory(struct world *w)
 static quern_status compile(struct world *w)
 {
     const struct compiler_config config = {.vendor = VENDOR_NVIDIA, .jobs = 1};
-    const struct plan plan = {.family = &family_ring, .target = w->device->id.target};
+    const struct plan plan = {.family = &family_lane_w4, .target = w->device->id.target};
     struct str options = {0};
     struct compiler *c;
 

@@ -15,6 +15,7 @@
 #include "gen/gen.h"
 #include "object/object.h"
 #include "plan/family.h"
+#include "plan/ring.h"
 #include "problem/problem.h"
 #include "t_compile.h"
 #include "t_paths.h"
@@ -161,6 +162,56 @@ static void test_kernels_are_more_than_a_trap(void **state)
     compiler_close(compiler);
 }
 
+/* A warp that asks for more registers than others leave waits for ever; what there is to be shared
+ * out is what the compiler's kernel is launched with. So a kernel must have as many for each lane as
+ * the plan counts on, and nothing may be spilled. */
+static void test_registers_are_there(void **state)
+{
+    static const struct {
+        const char *problem;
+        int m;
+    } layers[] = {{"wq=nf4 n=28672 k=4096 a=bf16", 16},
+                  {"wq=int4 n=28672 k=4096 a=f16", 16},
+                  {"wq=int4 n=4096 k=4096 a=bf16 zero=u8", 32},
+                  {"wq=mxfp4 n=4096 k=14336 a=bf16", 32},
+                  {"wq=fp8 n=4096 k=4096 a=bf16", 32}};
+    const struct target *const t = target_named("sm_90");
+    struct compiler *const c = open_nvrtc(NULL);
+    struct compiler *const compiler = c ? c : open_nvrtc("build/cuda");
+
+    (void)state;
+    need(compiler, "NVRTC");
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
+        struct quern_problem problem = QUERN_INIT(struct quern_problem);
+        struct str text = {0}, flags = {0};
+        struct compile_result r;
+        struct plan_set set;
+        struct object o;
+
+        assert_int_equal(quern_problem_parse(layers[i].problem, &problem), QUERN_OK);
+        assert_int_equal(plan_make(&problem, t, &set), QUERN_OK);
+        const struct plan *const p = plan_for(&set, layers[i].m);
+        assert_ptr_equal(p->family, &family_ring);
+        assert_true(ring_hands_over(p));
+        assert_int_equal(gen_source(p, &text), QUERN_OK);
+        gen_options(p, &flags);
+        assert_int_equal(t_compile(compiler, str_text(&text), t->name, str_text(&flags), &r),
+                         QUERN_OK);
+        assert_int_equal(object_parse(r.object, r.object_bytes, &o), QUERN_OK);
+        const int64_t shared = ring_consumers(p) * ring_consumer_registers(p) +
+                               (p->waves - ring_consumers(p)) * ring_other_registers(p);
+        if (p->waves * (int64_t)o.kernels[0].vgprs < shared || o.kernels[0].scratch_bytes)
+            fail_msg("%s: %d registers for each of %d warps, of %d in all; %d bytes spilled",
+                     layers[i].problem, (int)o.kernels[0].vgprs, p->waves, (int)shared,
+                     (int)o.kernels[0].scratch_bytes);
+        object_free(&o);
+        compile_result_free(&r);
+        str_free(&flags);
+        str_free(&text);
+    }
+    compiler_close(compiler);
+}
+
 /* Vector types of clang's would be ignored, and the kernel would compute something else. */
 static void test_wrong_sources_are_errors(void **state)
 {
@@ -283,11 +334,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_target_compiles),
         cmocka_unit_test(test_kernels_are_more_than_a_trap),
+        cmocka_unit_test(test_registers_are_there),
         cmocka_unit_test(test_wrong_sources_are_errors),
         cmocka_unit_test(test_the_sandbox_holds),
         cmocka_unit_test(test_cuobjdump_agrees),
     };
-    const struct plan plan = {.family = &family_ring}; /* code for the target as it is named */
+    const struct plan plan = {.family = &family_lane_w4}; /* code for the target as it is named */
     struct str text = {0};
 
     dialect_nvidia.options(&plan, &text);

@@ -9,7 +9,9 @@
 // rows, or eight with one row of A, each with UNITS units of UNIT columns. Codes are decoded to
 // pairs by the template in front (prelude/pairs, by a table in shared memory; prelude/int4, by
 // masks; or prelude/plain, for numbers), and the pairs go to the matrix unit as they come. A's
-// values for a warp's columns stay in registers, in the order of the pairs. Scales are applied to a
+// values for a warp's columns stay in registers, in the order of the pairs; the fewer the chunks
+// that K is cut into, the fewer sums are handed over, so where that helps the four warps that do
+// not consume leave registers to those that do (OTHER_REGISTERS). Scales are applied to a
 // block's sums, in f32; a zero point, and the offset that decoded codes have, to the sum of A's
 // values there, which is made of products with ones when A is loaded. Scales of blocks of A, of 128
 // columns of a row, stay in registers beside its values. SUMMERS warps add what the consumers of a
@@ -725,12 +727,18 @@ KERNEL(SYMBOL, WAVES * 32)
     const walk at = {LAYER_NAME groups, group, 0, 0, group};
 
     check_shared_start();
+    if (warp < WARPS) {
+        if constexpr (CONSUMER_REGISTERS != 0)
+            take_registers<CONSUMER_REGISTERS>();
+        consume(LAYER_NAME SCALE_NAMES SLOT_NAME at, a, lda, (u32)first + begin, its_rows);
+        return;
+    }
+    if constexpr (OTHER_REGISTERS != 0)
+        leave_registers<OTHER_REGISTERS>();
     if (warp == WARPS)
         produce<true>(LAYER_NAME SCALE_NAMES b, at);
     else if (PRODUCERS > 1 && warp == WARPS + 1)
         produce<false>(LAYER_NAME SCALE_NAMES b, at);
-    else if (warp < WARPS)
-        consume(LAYER_NAME SCALE_NAMES SLOT_NAME at, a, lda, (u32)first + begin, its_rows);
     else {
         sync_some(1, WAVES * 32);
         await_launch_in_front(LATE_UNIT);

@@ -39,6 +39,8 @@ constexpr unsigned SCALE_ROWS = 8;      // whose scales a copy has; 0: none
 constexpr unsigned BATCH = 1;           // tiles of rows taken through a chunk of K
 constexpr unsigned PRODUCERS = 1;       // warps that start copies
 constexpr unsigned SUMMERS = 3;         // warps that add sums and store C
+constexpr unsigned CONSUMER_REGISTERS = 0; // of a lane; 0: those of the launch
+constexpr unsigned OTHER_REGISTERS = 0; // likewise, of other warps'
 constexpr unsigned SUM_BUFFERS = 2;     // of sums on their way there
 #define EARLY true                      // whether launches may overlap: prelude/ptx
 constexpr unsigned SHARED_START = 1024; // where a workgroup's shared memory is
@@ -249,6 +251,18 @@ DEVICE bool one_lane()
                  "}"
                  : "=r"(one));
     return one;
+}
+// Four neighbouring warps go on with COUNT registers a lane, a multiple of eight: more than they
+// have, for which they wait until others have left as many, or fewer. The compiler gives the code
+// that follows, up to where the ways of such warps meet, as many. (PTX ISA 8.0, "setmaxnreg"; only
+// code for sm_90a and the like has it.)
+template <u32 COUNT> DEVICE void take_registers()
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+template <u32 COUNT> DEVICE void leave_registers()
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
 }
 DEVICE void sync_warp() { asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }
 DEVICE float shuffle_xor(float value, u32 lanes)
@@ -745,7 +759,9 @@ template <bool ALIGNED> DEVICE void load_a_piece(const void *from, u32 *to)
 // rows, or eight with one row of A, each with UNITS units of UNIT columns. Codes are decoded to
 // pairs by the template in front (prelude/pairs, by a table in shared memory; prelude/int4, by
 // masks; or prelude/plain, for numbers), and the pairs go to the matrix unit as they come. A's
-// values for a warp's columns stay in registers, in the order of the pairs. Scales are applied to a
+// values for a warp's columns stay in registers, in the order of the pairs; the fewer the chunks
+// that K is cut into, the fewer sums are handed over, so where that helps the four warps that do
+// not consume leave registers to those that do (OTHER_REGISTERS). Scales are applied to a
 // block's sums, in f32; a zero point, and the offset that decoded codes have, to the sum of A's
 // values there, which is made of products with ones when A is loaded. Scales of blocks of A, of 128
 // columns of a row, stay in registers beside its values. SUMMERS warps add what the consumers of a
@@ -1461,12 +1477,18 @@ KERNEL(SYMBOL, WAVES * 32)
     const walk at = {LAYER_NAME groups, group, 0, 0, group};
 
     check_shared_start();
+    if (warp < WARPS) {
+        if constexpr (CONSUMER_REGISTERS != 0)
+            take_registers<CONSUMER_REGISTERS>();
+        consume(LAYER_NAME SCALE_NAMES SLOT_NAME at, a, lda, (u32)first + begin, its_rows);
+        return;
+    }
+    if constexpr (OTHER_REGISTERS != 0)
+        leave_registers<OTHER_REGISTERS>();
     if (warp == WARPS)
         produce<true>(LAYER_NAME SCALE_NAMES b, at);
     else if (PRODUCERS > 1 && warp == WARPS + 1)
         produce<false>(LAYER_NAME SCALE_NAMES b, at);
-    else if (warp < WARPS)
-        consume(LAYER_NAME SCALE_NAMES SLOT_NAME at, a, lda, (u32)first + begin, its_rows);
     else {
         sync_some(1, WAVES * 32);
         await_launch_in_front(LATE_UNIT);
