@@ -67,8 +67,8 @@ static void try_stages(struct plan *p, struct model_ranking *ranking)
     const int64_t fit = (p->target->lds_bytes - other) / stage;
     const int most = fit < RING_STAGES_MAX ? (int)fit : RING_STAGES_MAX;
 
-    /* Others take a tenth less than this number of stages at most: where it is far behind those that
-     * there are, they are too. */
+    /* Other numbers of stages take a tenth less than this one at most: where it is far behind the
+     * shapes that there are, they are too. */
     p->ring.stages = most < STAGES_USUAL ? most : STAGES_USUAL;
     if (most < 2)
         return;

@@ -40,8 +40,8 @@ int64_t ring_other_bytes(const struct plan *p);
 /* Registers of a consumer's lane, and most that there are for it. */
 uint32_t ring_registers(const struct plan *p);
 uint32_t ring_registers_max(const struct plan *p);
-/* Whether consumers take over registers that the other warps have no use for; and how many each
- * lane then has, of consumers and of the others; 0: registers stay as the launch shares them out. */
+/* Whether consumers take over registers that the other warps have no use for; and how many a lane
+ * of consumers then has, and of the others; 0: registers stay as the launch shares them out. */
 bool ring_hands_over(const struct plan *p);
 int64_t ring_consumer_registers(const struct plan *p);
 int64_t ring_other_registers(const struct plan *p);

@@ -10,12 +10,11 @@
 #define BANKS_BYTES 128   /* of all banks of shared memory */
 #define STAGE_ALIGN 128   /* where copies are quickest */
 #define TABLE_BYTES 65536 /* half of it free for sums */
-#define FOUR        4     /* warps that registers are handed over by */
-/* Registers that a producer's or summer's lane needs, and by how many the compiler may exceed what
- * is counted here for a consumer's. */
-#define LANE_REGISTERS  255 /* most that a lane can have */
-#define OTHER_REGISTERS 56
-#define UNFORESEEN      24
+/* Registers of a lane. */
+#define LANE_REGISTERS  255 /* most that it can have */
+#define OTHER_REGISTERS 56  /* that a producer's or a summer's needs */
+#define UNFORESEEN      24  /* that the compiler may take beyond what is counted for a consumer's */
+#define FOUR            4   /* neighbouring warps, which hand registers over together */
 
 int ring_m_tiles(const struct plan *p)
 {
@@ -205,8 +204,7 @@ static unsigned equal_registers(const struct plan *p)
     return p->target->vgprs / (unsigned)together / 8 * 8;
 }
 
-/* The warps that hand registers over or take them do so in fours, and those that are not consumers
- * must be one such group. */
+/* Consumers must be whole fours, and all other warps one four. */
 static bool can_hand_over(const struct plan *p)
 {
     return p->target->capabilities & CAP_WARPGROUPS && !plan_is_base(p) &&

@@ -10,10 +10,10 @@
 
 #include "plan/nvidia.h"
 
-/* Cycles at 1.98 GHz, for several rows of A: fitted to 2,525 kernels of eight layers and five formats
- * at M = 8, 16 and 32, of which 94 % of those within 1.35 of the fastest took what follows from these
- * within 15 %, and the fastest by the model 1.6 % more than the fastest (docs/notebook/ring.md,
- * 2026-11-29). */
+/* Cycles at 1.98 GHz, for several rows of A: fitted to 2,525 kernels of eight layers and five
+ * formats at M = 8, 16 and 32. Of those within 1.35 of the fastest 94 % took what follows from
+ * these within 15 %, and what the model finds the fastest takes 1.6 % more than what was
+ * (docs/notebook/ring.md, 2026-11-29). */
 #define LAUNCH_CYCLES        2985   /* launch, table, first bytes, last sums */
 #define ALL_CYCLES           2355   /* and more, where all multiprocessors have tiles */
 #define LOAD_CYCLES          273    /* to load A of a chunk, besides its bytes */
@@ -41,7 +41,7 @@
 #define OTHERS_PERCENT       19     /* of what is not the longest, that is waited for too */
 #define RAGGED_PERCENT       144    /* of a warp's cycles, where a chunk does not divide K */
 #define END_PERCENT          38     /* of a step, behind the last bytes */
-#define FEW_PERCENT          80 /* of multiprocessors at work, or fewer, leave memory to each other */
+#define FEW_PERCENT          80 /* of multiprocessors at work, or fewer, leave each other memory */
 #define ALONE_BYTES          31 /* of W that each of those then gets in a cycle */
 /* For one row of A, fitted to 301 kernels of 37 layers of five formats: all but 1.6 % of them took
  * what follows from these within 15 % (docs/notebook/ring.md, 2026-11-29). */
@@ -97,8 +97,8 @@ static int64_t step_slots(const struct plan *p)
 }
 
 /* Cycles of a multiprocessor in a step, with several rows of A: the longest of four, and a part of
- * the others. Where a chunk does not divide K, each unit is behind a branch, across which nothing is
- * scheduled. */
+ * the others. Where a chunk does not divide K, each unit is behind a branch, across which nothing
+ * is scheduled. */
 static int64_t rows_step_cycles(const struct plan *p)
 {
     const int64_t units = (int64_t)ring_consumers(p) * p->ring.units, tiles = ring_m_tiles(p);
@@ -169,8 +169,8 @@ static bool few_work(const struct target_fill *fill)
 
 /* A multiprocessor's share of memory, the last round of tiles counted whole, where streams get so
  * many percent of its peak. Where few multiprocessors have a tile at all, each gets more than a
- * share: 1024x4096 keeps 64 of 132 busy, and for NF4, e4m3 and bf16 at M = 1 each of these got 30 to
- * 31 bytes a cycle behind launch and loads. */
+ * share: 1024x4096 keeps 64 of 132 busy, and for NF4, e4m3 and bf16 at M = 1 each of these got 30
+ * to 31 bytes a cycle behind launch and loads. */
 static int64_t share_cycles(const struct plan *p, const struct target_fill *fill, int sustained)
 {
     const int64_t of_row = nvidia_weight_bytes(&p->problem) / p->problem.n;

@@ -24,7 +24,8 @@
 /* Cycles at 1.98 GHz, fitted to 40 kernels of six layers and M = 32 and 64: all but four took what
  * follows from these within 20 % (docs/notebook/slab_w4.md, 2026-11-23). */
 #define LAUNCH_CYCLES 7000  /* launch, table, first bytes, last sums */
-#define WARP_CYCLES   57    /* for a unit of each warp that multiplies and has rows of W */
+#define WARP_CYCLES   57    /* for a unit of each warp that multiplies and has rows of W, */
+#define POWER_CYCLES  9     /* and more with scales that are powers of two, of 32 columns */
 #define MATRIX_CYCLES 75    /* for the products of 1000 numbers of A, */
 #define FILL_CYCLES   415   /* and for a warp to put as many into the ring */
 #define STEP_CYCLES   200   /* for a stage besides: barriers, the first loads from it */
@@ -126,7 +127,9 @@ static void estimate(struct plan *p)
     const int64_t steps = (int64_t)fill.fullest * chunks(p);
     const int64_t warps = p->rows_per_workgroup / 16 * p->slab.k_parts;
     const int64_t numbers = chunk(p) * p->m_tile; /* of A in a stage */
-    const int64_t multiply = p->slab.units * WARP_CYCLES * warps + numbers * MATRIX_CYCLES / 1000;
+    const int power = p->problem.wq == QUERN_W_MXFP4 ? POWER_CYCLES : 0;
+    const int64_t multiply =
+        p->slab.units * (WARP_CYCLES + power) * warps + numbers * MATRIX_CYCLES / 1000;
     const int64_t fill_a = numbers * FILL_CYCLES / 1000 / a_warps(p);
     const int64_t step = STEP_CYCLES + (multiply > fill_a ? multiply : fill_a);
 

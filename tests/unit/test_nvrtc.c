@@ -163,8 +163,8 @@ static void test_kernels_are_more_than_a_trap(void **state)
 }
 
 /* A warp that asks for more registers than others leave waits for ever; what there is to be shared
- * out is what the compiler's kernel is launched with. So a kernel must have as many for each lane as
- * the plan counts on, and nothing may be spilled. */
+ * out is what the compiler's kernel is launched with. So a kernel must have as many for each lane
+ * as the plan counts on, and nothing may be spilled. */
 static void test_registers_are_there(void **state)
 {
     static const struct {
