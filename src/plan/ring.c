@@ -63,7 +63,7 @@ static void try_stages(struct plan *p, struct model_ranking *ranking)
         ring_registers(p) > ring_registers_max(p))
         return;
 
-    const int64_t other = ring_other_bytes(p), stage = ring_stage_bytes(p);
+    const int64_t other = ring_other_bytes(p), stage = p->ring.stage_bytes;
     const int64_t fit = (p->target->lds_bytes - other) / stage;
     const int most = fit < RING_STAGES_MAX ? (int)fit : RING_STAGES_MAX;
 
@@ -94,7 +94,8 @@ static int unit_of(const struct quern_problem *q)
  * while the four parts of a multiprocessor have not all as many warps. */
 static void try_summers(struct plan *p, struct model_ranking *ranking)
 {
-    const int others = ring_consumers(p) + (int)ring_producers(p);
+    ring_lay_out(p);
+    const int others = ring_consumers(p) + p->ring.producers;
 
     for (int add = 1; add <= SUMMERS_MAX && others + add <= WAVES_MAX; add++) {
         p->waves = others + add;
@@ -146,10 +147,10 @@ static const struct plan_field shape[] = {
     {FIELD_AT(FIELD_NUMBER, "UNIT", ring.unit, "columns")},
     {FIELD_AT(FIELD_NUMBER, "SPAN", ring.span, "units that are scaled together")},
     {FIELD_AT(FIELD_NUMBER, "STAGES", ring.stages, "of the ring"), .word = "stages"},
-    {FIELD_OF(FIELD_NUMBER, "SCALE_ROWS", ring_scale_rows, "whose scales a copy has; 0: none")},
+    {FIELD_AT(FIELD_NUMBER, "SCALE_ROWS", ring.scale_rows, "whose scales a copy has; 0: none")},
     {FIELD_AT(FIELD_BOOL, "WEIGHTS_ONCE", weights_once, "whether nothing reads them again soon")},
     {FIELD_AT(FIELD_NUMBER, "BATCH", ring.batch, "tiles of rows taken through a chunk of K")},
-    {FIELD_OF(FIELD_NUMBER, "PRODUCERS", ring_producers, "warps that start copies")},
+    {FIELD_AT(FIELD_NUMBER, "PRODUCERS", ring.producers, "warps that start copies")},
     {FIELD_OF(FIELD_NUMBER, "SUMMERS", ring_summers, "warps that add sums and store C")},
     {FIELD_OF(FIELD_NUMBER, "CONSUMER_REGISTERS", ring_consumer_registers,
               "of a lane; 0: those of the launch")},

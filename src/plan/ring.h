@@ -14,22 +14,22 @@ int ring_m_tiles(const struct plan *p);
 /* Whether the kernel is for one row of A, whose values of eight units then take the registers of
  * one. A matrix operand has two units of eight rows of W, and a lane one sum. */
 bool ring_one_row(const struct plan *p);
-/* Warps that multiply, that copy, and that add what the first have. */
+/* Sets what follows from the numbers of warps, rows and units, for all numbers of summers and
+ * stages: functions below that need it look it up in the plan. */
+void ring_lay_out(struct plan *p);
+
+/* Warps that multiply, and that add what those have. */
 int ring_consumers(const struct plan *p);
-int64_t ring_producers(const struct plan *p);
 int64_t ring_summers(const struct plan *p);
 /* Columns of a chunk of K, and chunks of it. */
 int64_t ring_chunk(const struct plan *p);
 int64_t ring_chunks(const struct plan *p);
 /* Whether the last chunk of K is a smaller one. */
 bool ring_is_ragged(const struct plan *p);
-/* Bytes of a unit of one row of W; of a stage, with the scales that copies bring. */
+/* Bytes of a unit of one row of W. */
 int64_t ring_unit_bytes(const struct plan *p);
-int64_t ring_stage_bytes(const struct plan *p);
-/* Rows of W of a stage, and how many of them have their scales brought by a bulk copy together:
- * all, or one; 0: lanes load scales from memory. */
+/* Rows of W of a stage. */
 int64_t ring_stage_rows(const struct plan *p);
-int64_t ring_scale_rows(const struct plan *p);
 /* Of sums on their way from consumers to summers, of 128 bytes each. */
 int64_t ring_sums(const struct plan *p);
 /* Whether shared memory has room for sums of chunks before, and their bytes for a tile. */

@@ -82,7 +82,7 @@ static bool rows_copy(const struct plan *p, int64_t row)
  * to such multiples. With one row of A, scales that lie multiples of all banks apart come one by
  * one, for lanes of eight rows would read the same bank. Those of two levels stay with the lanes,
  * as the second level is no multiple of anything. */
-int64_t ring_scale_rows(const struct plan *p)
+static int64_t scale_rows(const struct plan *p)
 {
     const struct quern_problem *const q = &p->problem;
 
@@ -106,14 +106,14 @@ int64_t ring_scale_rows(const struct plan *p)
  * rows and more: with as many copies of scales a warp would be late (57344x8192 in NF4 took 88 us
  * at M = 16, and 81 with two). Not beyond 16 warps, as lanes would have a quarter fewer registers.
  */
-int64_t ring_producers(const struct plan *p)
+static int producers(const struct plan *p)
 {
-    return ring_scale_rows(p) == 1 && !ring_one_row(p) && ring_consumers(p) + 3 <= 16 ? 2 : 1;
+    return p->ring.scale_rows == 1 && !ring_one_row(p) && ring_consumers(p) + 3 <= 16 ? 2 : 1;
 }
 
 int64_t ring_summers(const struct plan *p)
 {
-    return p->waves - ring_consumers(p) - ring_producers(p);
+    return p->waves - ring_consumers(p) - p->ring.producers;
 }
 
 /* Of one kind in a stage. Rows that are copied one by one are an odd multiple of 16 bytes apart,
@@ -122,15 +122,15 @@ static int64_t stage_scales(const struct plan *p, int64_t bytes)
 {
     const int64_t group = problem_group(&p->problem);
 
-    return ring_stage_rows(p) * (bytes && ring_scale_rows(p) == 1
+    return ring_stage_rows(p) * (bytes && p->ring.scale_rows == 1
                                      ? ring_chunk(p) / group * bytes | COPY_BYTES
                                      : p->problem.k / group * bytes);
 }
 
-int64_t ring_stage_bytes(const struct plan *p)
+static int64_t stage_bytes(const struct plan *p)
 {
     const struct quern_problem *const q = &p->problem;
-    const int64_t scales = ring_scale_rows(p) ? stage_scales(p, nvidia_scale_bytes(q)) +
+    const int64_t scales = p->ring.scale_rows ? stage_scales(p, nvidia_scale_bytes(q)) +
                                                     stage_scales(p, nvidia_zero_bytes(q))
                                               : 0;
 
@@ -142,6 +142,14 @@ int64_t ring_stage_bytes(const struct plan *p)
                               scales,
                           STAGE_ALIGN) *
            STAGE_ALIGN;
+}
+
+void ring_lay_out(struct plan *p)
+{
+    p->ring.scale_rows = (int)scale_rows(p);
+    p->ring.producers = producers(p);
+    p->ring.stage_bytes = stage_bytes(p);
+    p->ring.row_bytes = nvidia_weight_bytes(&p->problem) / p->problem.n;
 }
 
 /* Of the sums of a tile, over all its consumers that share rows. */

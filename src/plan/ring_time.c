@@ -173,8 +173,7 @@ static bool few_work(const struct target_fill *fill)
  * to 31 bytes a cycle behind launch and loads. */
 static int64_t share_cycles(const struct plan *p, const struct target_fill *fill, int sustained)
 {
-    const int64_t of_row = nvidia_weight_bytes(&p->problem) / p->problem.n;
-    const int64_t bytes = (int64_t)fill->fullest * p->rows_per_workgroup * of_row;
+    const int64_t bytes = (int64_t)fill->fullest * p->rows_per_workgroup * p->ring.row_bytes;
     const int64_t peak = p->estimate.memory_cycles * 100 / (fill->percent ? fill->percent : 1);
 
     return few_work(fill) ? bytes / ALONE_BYTES : peak * 100 / sustained;
@@ -205,8 +204,7 @@ static int64_t together(int64_t a, int64_t b, int thousandths)
 static int64_t one_row_cycles(const struct plan *p, const struct target_fill *fill)
 {
     const int64_t steps = (int64_t)fill->fullest * ring_chunks(p), step = one_row_step_cycles(p);
-    const int64_t of_row = nvidia_weight_bytes(&p->problem) / p->problem.n;
-    const int64_t bytes = (int64_t)fill->fullest * p->rows_per_workgroup * of_row;
+    const int64_t bytes = (int64_t)fill->fullest * p->rows_per_workgroup * p->ring.row_bytes;
     const int64_t loads = ring_chunks(p) == 1 ? 0 : ring_chunks(p) * ONE_LOAD_CYCLES;
     int64_t memory = share_cycles(p, fill, (int)target_sustained_percent(p->target)) +
                      (bytes < ONE_SLOW_BYTES ? bytes : ONE_SLOW_BYTES) / ONE_SLOW_EACH;
@@ -225,7 +223,7 @@ static int64_t rows_cycles(const struct plan *p, const struct target_fill *fill)
 {
     const int64_t steps = (int64_t)fill->fullest * ring_chunks(p), step = rows_step_cycles(p);
     const int64_t ahead = p->ring.stages < steps ? p->ring.stages : steps;
-    const int64_t busy = steps * step + ahead * ring_stage_bytes(p) / AHEAD_BYTES;
+    const int64_t busy = steps * step + ahead * p->ring.stage_bytes / AHEAD_BYTES;
     const int64_t flight = nvidia_has_blocks(p) ? FLIGHT_BYTES_BLOCKS : FLIGHT_BYTES;
     const int64_t memory =
         with_gaps(p, share_cycles(p, fill, SUSTAINED_PERCENT), flight, FLIGHT_PERCENT);
@@ -255,7 +253,7 @@ void ring_estimate(struct plan *p)
     e->fills = true;
     e->streams = true;
     e->close = true;
-    e->bytes_in_flight = (p->ring.stages - 1) * ring_stage_bytes(p);
+    e->bytes_in_flight = (p->ring.stages - 1) * p->ring.stage_bytes;
     e->step_slots = (uint32_t)slots;
     e->setup_slots = 300;
     e->slots = p->row_groups * ring_chunks(p) * ring_consumers(p) * slots;

@@ -95,6 +95,11 @@ struct ring_shape {
     int stages;      /* of the ring */
     int sum_buffers; /* places for sums on their way from those who multiply to those who add */
     int batch;       /* tiles of rows that are taken through a chunk of K before the next chunk */
+    /* What follows from the problem and the numbers of waves, rows and units (ring_lay_out): */
+    int64_t row_bytes;   /* of a row of W, with its scales and zero points */
+    int64_t stage_bytes; /* of a stage, with those that copies bring */
+    int scale_rows; /* of W, whose scales a copy brings: all of a stage, or one; 0: none does */
+    int producers;  /* waves that start copies */
 };
 
 /* Of slab_w4, whose warps multiply in groups of four. */
