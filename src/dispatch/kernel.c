@@ -509,6 +509,12 @@ static quern_status check_object(quern_ctx *ctx, struct kernel *k)
     FAIL_IF(k->in_object->wave_size != k->plan.wave_size, QUERN_E_OBJECT,
             "kernel %s has waves of %u; %u was planned", k->plan.symbol, k->in_object->wave_size,
             k->plan.wave_size);
+    const int shared = (int)plan_registers(&k->plan);
+    FAIL_IF(
+        (int)k->in_object->vgprs * k->plan.waves < shared, QUERN_E_OBJECT,
+        "kernel %s is launched with %u registers for each of %d waves, which share out %d: some "
+        "would wait for ever",
+        k->plan.symbol, k->in_object->vgprs, k->plan.waves, shared);
     return check_arguments(k);
 }
 

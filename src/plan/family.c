@@ -10,3 +10,8 @@ const struct family *family_of(const struct quern_problem *problem, const struct
             return *f;
     return NULL;
 }
+
+int64_t plan_registers(const struct plan *p)
+{
+    return p->family->registers ? p->family->registers(p) : 0;
+}

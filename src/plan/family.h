@@ -48,6 +48,8 @@ struct family {
     /* Whether the kernel's instructions are those of the very processor, not of later ones too,
      * which NVRTC is asked for by an "a" behind the target's name; null: never. */
     bool (*very_processor)(const struct plan *p);
+    /* What plan_registers says; null: 0. */
+    int64_t (*registers)(const struct plan *p);
     /* Its text can take the numbers of a layer as arguments (plan/base.h), which must have so many
      * rows of W, as many as a wave may work on at once; 0: it has no base kernels. */
     int base_rows;

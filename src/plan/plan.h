@@ -208,6 +208,10 @@ quern_status plan_candidates(const struct plan *plan, size_t most, plan_candidat
 #define PLAN_NEXT_MAX 7
 quern_status plan_next(const struct plan *plan, unsigned n, struct plan *next);
 
+/* Registers that a launch must give the waves of a workgroup together, counted for one lane of
+ * each, as they share them out anew and would wait for ever if there were fewer; 0: any number. */
+int64_t plan_registers(const struct plan *p);
+
 /* Writes what tells a plan's shape from the other candidates for its problem and rows, as words in
  * the order of its family's table of fields: "products=1 waves=13 rows=4 split_k=1 chunk=32
  * ahead=0". */

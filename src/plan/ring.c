@@ -12,13 +12,12 @@
 
 #include <inttypes.h>
 
-#define WAVES_MAX    20    /* of a block, whose lanes then have 96 registers or more */
-#define SUMS_MAX     256   /* of 128 bytes each, in the table's free half */
-#define KEPT_BYTES   49152 /* most, of sums of chunks before */
-#define COLUMNS_MAX  512   /* of a consumer in a chunk; with one row of A twice as many */
-#define ROW_WARPS    4     /* most */
-#define SUMMERS_MAX  4
-#define STAGES_USUAL 3 /* of the fastest kernels for several rows of A */
+#define WAVES_MAX   20    /* of a block, whose lanes then have 96 registers or more */
+#define SUMS_MAX    256   /* of 128 bytes each, in the table's free half */
+#define KEPT_BYTES  49152 /* most, of sums of chunks before */
+#define COLUMNS_MAX 512   /* of a consumer in a chunk; with one row of A twice as many */
+#define ROW_WARPS   4     /* most */
+#define SUMMERS_MAX 4
 
 static bool takes(const struct quern_problem *q, const struct target *t)
 {
@@ -51,6 +50,29 @@ static int batch_of(const struct plan *p)
     return !ring_keeps_sums(p) ? 1 : (int)(walk < most ? walk : most);
 }
 
+/* Sets a number of stages, and what follows from it. */
+static void set_stages(struct plan *p, int64_t other, int stages)
+{
+    p->ring.stages = stages;
+    p->lds_bytes = (uint32_t)(other + stages * p->ring.stage_bytes);
+    ring_estimate(p);
+}
+
+/* Whether any number of stages may be among the best that there are. The time falls and rises with
+ * their number, and more slowly than 8 % from one that is tried here to its neighbours: where three
+ * and the most that fit are behind by that, all are. */
+static bool stages_promise(struct plan *p, int64_t other, int most,
+                           const struct model_ranking *ranking)
+{
+    const struct plan *const last = &ranking->best[ranking->count - 1];
+
+    set_stages(p, other, most);
+    if (model_faster(p, last, 108) || most == 2)
+        return model_faster(p, last, 108);
+    set_stages(p, other, 3 < most ? 3 : 2);
+    return model_faster(p, last, 108);
+}
+
 /* Every number of stages that fits, for waves and units that are set. */
 static void try_stages(struct plan *p, struct model_ranking *ranking)
 {
@@ -67,19 +89,10 @@ static void try_stages(struct plan *p, struct model_ranking *ranking)
     const int64_t fit = (p->target->lds_bytes - other) / stage;
     const int most = fit < RING_STAGES_MAX ? (int)fit : RING_STAGES_MAX;
 
-    /* Other numbers of stages take a tenth less than this one at most: where it is far behind the
-     * shapes that there are, they are too. */
-    p->ring.stages = most < STAGES_USUAL ? most : STAGES_USUAL;
-    if (most < 2)
+    if (most < 2 || (ranking->count == ranking->room && !stages_promise(p, other, most, ranking)))
         return;
-    p->lds_bytes = (uint32_t)(other + p->ring.stages * stage);
-    ring_estimate(p);
-    if (ranking->count == ranking->room &&
-        !model_faster(p, &ranking->best[ranking->count - 1], 112))
-        return;
-    for (p->ring.stages = 2; p->ring.stages <= most; p->ring.stages++) {
-        p->lds_bytes = (uint32_t)(other + p->ring.stages * stage);
-        ring_estimate(p);
+    for (int stages = 2; stages <= most; stages++) {
+        set_stages(p, other, stages);
         model_put(ranking, p);
     }
 }
@@ -205,4 +218,5 @@ const struct family family_ring = {
     .shares_out = true,
     .predequant = SWITCH_OFF,
     .very_processor = ring_hands_over,
+    .registers = ring_shared_registers,
 };

@@ -45,6 +45,8 @@ uint32_t ring_registers_max(const struct plan *p);
 bool ring_hands_over(const struct plan *p);
 int64_t ring_consumer_registers(const struct plan *p);
 int64_t ring_other_registers(const struct plan *p);
+/* And of one lane of each warp together. */
+int64_t ring_shared_registers(const struct plan *p);
 
 /* Fills in p's estimate. The shape, rows_per_workgroup and row_groups are set. */
 void ring_estimate(struct plan *p);

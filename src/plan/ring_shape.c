@@ -14,7 +14,7 @@
 #define LANE_REGISTERS  255 /* most that it can have */
 #define OTHER_REGISTERS 56  /* that a producer's or a summer's needs */
 #define UNFORESEEN      24  /* that the compiler may take beyond what is counted for a consumer's */
-#define FOUR            4   /* neighbouring warps, which hand registers over together */
+#define WARPGROUP       4   /* neighbouring warps, which hand registers over together */
 
 int ring_m_tiles(const struct plan *p)
 {
@@ -197,14 +197,17 @@ uint32_t ring_registers(const struct plan *p)
                64;
     return (uint32_t)(p->ring.units * p->ring.unit) / 8 * tiles + 8 * tiles +
            spans * nvidia_scale_bytes(&p->problem) +
-           (p->problem.scale == QUERN_SCALE_NESTED ? 8 : 0) +
+           (p->problem.scale == QUERN_SCALE_NESTED ? 24 : 0) +
            (p->problem.wq == QUERN_W_INT4 ? 2 * tiles * spans : 0) +
            (p->problem.zero > QUERN_ZERO_NONE ? 4 * spans : 0) +
+           (p->problem.zero == QUERN_ZERO_SCALED ? 16 : 0) +
+           (p->problem.op == QUERN_OP_MOE ? 16 : 0) +
            (nvidia_in_blocks_of_128(p) && p->problem.a == QUERN_DT_FP8 ? 2 * tiles * spans : 0) +
            36;
 }
 
-/* Of each lane, where all warps have as many. */
+/* Of each lane, where all warps have as many: the most that a workgroup of so many warps can be
+ * launched with. */
 static unsigned equal_registers(const struct plan *p)
 {
     const int together = (p->waves + RING_PARTS - 1) / RING_PARTS;
@@ -212,19 +215,21 @@ static unsigned equal_registers(const struct plan *p)
     return p->target->vgprs / (unsigned)together / 8 * 8;
 }
 
-/* Consumers must be whole fours, and all other warps one four. */
+/* Consumers must be whole warpgroups, and all other warps one. */
 static bool can_hand_over(const struct plan *p)
 {
     return p->target->capabilities & CAP_WARPGROUPS && !plan_is_base(p) &&
-           equal_registers(p) < LANE_REGISTERS && ring_consumers(p) % FOUR == 0 &&
-           p->waves - ring_consumers(p) == FOUR;
+           equal_registers(p) < LANE_REGISTERS && ring_consumers(p) % WARPGROUP == 0 &&
+           p->waves - ring_consumers(p) == WARPGROUP;
 }
 
-/* What a workgroup was launched with is shared out, to the last register: a warp that asks for one
- * more waits for it for ever. */
+/* Of a consumer's lane, where others keep OTHER_REGISTERS, a multiple of eight. Together the shares
+ * must not exceed what the workgroup was launched with, or a warp waits for ever: the compiler
+ * gives a kernel that hands registers over all that its __launch_bounds__ allow, equal_registers,
+ * and a kernel with fewer is not accepted (plan_registers). */
 static unsigned more_registers(const struct plan *p)
 {
-    const unsigned groups = (unsigned)p->waves / FOUR;
+    const unsigned groups = (unsigned)p->waves / WARPGROUP;
 
     return (equal_registers(p) * groups - OTHER_REGISTERS) / (groups - 1) / 8 * 8;
 }
@@ -249,4 +254,10 @@ int64_t ring_consumer_registers(const struct plan *p)
 int64_t ring_other_registers(const struct plan *p)
 {
     return ring_hands_over(p) ? OTHER_REGISTERS : 0;
+}
+
+int64_t ring_shared_registers(const struct plan *p)
+{
+    return ring_consumers(p) * ring_consumer_registers(p) +
+           (p->waves - ring_consumers(p)) * ring_other_registers(p);
 }

@@ -2,7 +2,8 @@
 /*
  * How long kernels of family ring take. A step of a multiprocessor is modelled as whichever takes
  * longest of four: shared memory (not with one row of A), the issue of instructions, a consumer's
- * chain of them, and the warps that add sums. A kernel takes its steps or its share of memory,
+ * chain of them, and the warps that add sums; with several rows of A some of the others comes on
+ * top. A kernel takes its steps or its share of memory,
  * whichever is longer, and somewhat more, after its launch and its loads of A. Constants are fitted
  * to what kernels took on an H200 (docs/notebook/ring.md).
  */
@@ -17,10 +18,11 @@
 #define LAUNCH_CYCLES        2985   /* launch, table, first bytes, last sums */
 #define ALL_CYCLES           2355   /* and more, where all multiprocessors have tiles */
 #define LOAD_CYCLES          273    /* to load A of a chunk, besides its bytes */
+#define OFFSET_CYCLES        47     /* for the sums of a unit of A, where codes have an offset */
 #define LOAD_BYTES           47     /* of A that a multiprocessor loads in a cycle */
-#define CACHED_BYTES         131072 /* of stages and the like, that leave the first cache enough */
-#define UNCACHED_PERCENT     52     /* of loads of A more, with twice as many */
-#define AHEAD_BYTES          93     /* a cycle, that the first stages' copies come in */
+#define CACHED_BYTES         131072 /* of shared memory that leave the first cache enough */
+#define UNCACHED_PERCENT     52     /* that loads of A are slower by with twice CACHED_BYTES */
+#define AHEAD_BYTES          93     /* of the first stages that come in a cycle, behind launch */
 #define SUSTAINED_PERCENT    99     /* of memory's peak */
 #define FLIGHT_BYTES         39533  /* that should be on their way, of numbers, */
 #define FLIGHT_BYTES_BLOCKS  50355  /* and of codes in blocks */
@@ -229,11 +231,14 @@ static int64_t rows_cycles(const struct plan *p, const struct target_fill *fill)
         with_gaps(p, share_cycles(p, fill, SUSTAINED_PERCENT), flight, FLIGHT_PERCENT);
     const int64_t batches = model_ceil_div((int64_t)fill->fullest, p->ring.batch);
     const int64_t loads = ring_chunks(p) == 1 ? 1 : ring_chunks(p) * batches;
+    const int64_t sums = p->problem.wq == QUERN_W_INT4
+                             ? (int64_t)p->ring.units * ring_m_tiles(p) * OFFSET_CYCLES
+                             : 0;
     const int64_t load = LOAD_CYCLES + p->m_tile * 2 * ring_chunk(p) / LOAD_BYTES;
     const int64_t uncached = largest(0, (int64_t)p->lds_bytes - CACHED_BYTES);
 
     return LAUNCH_CYCLES + (few_work(fill) ? 0 : ALL_CYCLES) +
-           together(memory, busy, TOGETHER_THOUSANDTHS) + step * END_PERCENT / 100 +
+           together(memory, busy, TOGETHER_THOUSANDTHS) + step * END_PERCENT / 100 + loads * sums +
            loads * load * (100 + uncached * UNCACHED_PERCENT / CACHED_BYTES) / 100;
 }
 

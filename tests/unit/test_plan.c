@@ -18,6 +18,7 @@
 #include "plan/args.h"
 #include "plan/family.h"
 #include "plan/plan.h"
+#include "plan/ring.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -1040,9 +1041,65 @@ static void test_explain(void **state)
     assert_int_equal(bound, PLAN_BOUND_MEMORY);
 }
 
+/* Of a candidate: warps that hand registers over come in fours, ask for multiples of eight that a
+ * lane can have, and together for no more than a multiprocessor's 65536 give so many warps. */
+static void count_shares(void *user, const struct plan *p)
+{
+    const int64_t most = ring_consumer_registers(p), least = ring_other_registers(p);
+    const int launch = 65536 / 32 / ((p->waves + 3) / 4 * 4) / 8 * 8;
+
+    assert_int_equal(most != 0, least != 0);
+    assert_int_equal(most != 0, ring_hands_over(p));
+    if (!most)
+        return;
+    assert_int_equal(ring_consumers(p) % 4, 0);
+    assert_int_equal(p->waves - ring_consumers(p), 4);
+    assert_int_equal(most % 8, 0);
+    assert_int_equal(least % 8, 0);
+    assert_in_range(least, 24, launch);
+    assert_in_range(most, launch, 255);
+    assert_int_equal(plan_registers(p), ring_consumers(p) * most + 4 * least);
+    assert_in_range(plan_registers(p), 1, (uintmax_t)p->waves * launch);
+    assert_in_range(ring_registers(p), 1, most);
+    ++*(int *)user;
+}
+
+static void test_registers_are_shared_out(void **state)
+{
+    static const char *const problems[] = {
+        "wq=nf4 n=28672 k=4096 a=bf16",
+        "wq=int4 n=4096 k=14336 a=f16 zero=u8",
+        "wq=mxfp4 n=23040 k=2880 a=bf16",
+        "wq=fp8 n=5120 k=5120 a=fp8 c=bf16",
+        "wq=none n=4096 k=4096 a=bf16 act=silu_mul glu=halves",
+        "op=moe wq=mxfp4 n=5760 k=2880 a=bf16 experts=32 top_k=4"};
+    int waves = 0;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
+        struct quern_problem problem = QUERN_INIT(struct quern_problem);
+        struct plan_set set;
+
+        assert_int_equal(quern_problem_parse(problems[i], &problem), QUERN_OK);
+        assert_int_equal(plan_make(&problem, target_named("sm_90"), &set), QUERN_OK);
+        for (size_t k = 0; k < set.count; k++) {
+            int shared = 0;
+            if (set.plans[k].family != &family_ring)
+                continue;
+            assert_int_equal(plan_candidates(&set.plans[k], 4000, count_shares, &shared), QUERN_OK);
+            waves += shared;
+        }
+        assert_int_equal(plan_make(&problem, target_named("sm_100"), &set), QUERN_OK);
+        for (size_t k = 0; k < set.count; k++)
+            assert_int_equal(plan_registers(&set.plans[k]), 0);
+    }
+    assert_in_range(waves, 1000, INT_MAX);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_registers_are_shared_out),
         cmocka_unit_test(test_every_m_is_covered_once),
         cmocka_unit_test(test_kernels_follow_each_other),
         cmocka_unit_test(test_least_time_is_chosen),

@@ -727,6 +727,8 @@ KERNEL(SYMBOL, WAVES * 32)
     const walk at = {LAYER_NAME groups, group, 0, 0, group};
 
     check_shared_start();
+    // Registers change hands by warpgroups, so all warps of one come here together; and inside of
+    // each branch, or the compiler would count on the launch's number in both.
     if (warp < WARPS) {
         if constexpr (CONSUMER_REGISTERS != 0)
             take_registers<CONSUMER_REGISTERS>();

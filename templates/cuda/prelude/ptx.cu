@@ -203,10 +203,10 @@ DEVICE bool one_lane()
                  : "=r"(one));
     return one;
 }
-// Four neighbouring warps go on with COUNT registers a lane, a multiple of eight: more than they
-// have, for which they wait until others have left as many, or fewer. The compiler gives the code
-// that follows, up to where the ways of such warps meet, as many. (PTX ISA 8.0, "setmaxnreg"; only
-// code for sm_90a and the like has it.)
+// Four neighbouring warps (a warpgroup), all together, go on with COUNT registers a lane, a
+// multiple of eight: more than they have, for which they wait until others have left as many, or
+// fewer. The compiler gives as many to the code behind it in the same branch. (PTX ISA 8.0,
+// "setmaxnreg"; only code for sm_90a and the like has it.)
 template <u32 COUNT> DEVICE void take_registers()
 {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));

@@ -252,10 +252,10 @@ DEVICE bool one_lane()
                  : "=r"(one));
     return one;
 }
-// Four neighbouring warps go on with COUNT registers a lane, a multiple of eight: more than they
-// have, for which they wait until others have left as many, or fewer. The compiler gives the code
-// that follows, up to where the ways of such warps meet, as many. (PTX ISA 8.0, "setmaxnreg"; only
-// code for sm_90a and the like has it.)
+// Four neighbouring warps (a warpgroup), all together, go on with COUNT registers a lane, a
+// multiple of eight: more than they have, for which they wait until others have left as many, or
+// fewer. The compiler gives as many to the code behind it in the same branch. (PTX ISA 8.0,
+// "setmaxnreg"; only code for sm_90a and the like has it.)
 template <u32 COUNT> DEVICE void take_registers()
 {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
@@ -1477,6 +1477,8 @@ KERNEL(SYMBOL, WAVES * 32)
     const walk at = {LAYER_NAME groups, group, 0, 0, group};
 
     check_shared_start();
+    // Registers change hands by warpgroups, so all warps of one come here together; and inside of
+    // each branch, or the compiler would count on the launch's number in both.
     if (warp < WARPS) {
         if constexpr (CONSUMER_REGISTERS != 0)
             take_registers<CONSUMER_REGISTERS>();
