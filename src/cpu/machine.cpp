@@ -1024,14 +1024,14 @@ unsigned lanes_alike(unsigned value)
     return alike;
 }
 
-void mma_bf16(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3,
-                            unsigned b0, unsigned b1)
+void mma_bf16(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
+              unsigned b1)
 {
     machine::multiply_matrices<machine::widen_bf16>(c, {a0, a1, a2, a3, b0, b1});
 }
 
-void mma_f16(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3,
-                           unsigned b0, unsigned b1)
+void mma_f16(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
+             unsigned b1)
 {
     machine::multiply_matrices<machine::f32_of_f16>(c, {a0, a1, a2, a3, b0, b1});
 }

@@ -158,6 +158,8 @@ static inline bool one_lane()
 }
 
 static inline void let_next_launch_begin() {}
+/* A thread here has as many registers as its text asks for, so that handing them over does nothing:
+ * whether a GPU has as many to share out is the plan's to know (plan_registers). */
 template <unsigned> static void take_registers() {}
 template <unsigned> static void leave_registers() {}
 static inline void products_begin() {}

@@ -12,6 +12,7 @@ bool nvidia_has_table(const struct quern_problem *q);
 const char *nvidia_template_of_pairs(const struct plan *p);
 /* The template that says which rows a slice has. */
 const char *nvidia_template_of_rows(const struct plan *p);
+
 /* Bits of a weight: 4, 8 or 16. */
 unsigned nvidia_weight_bits(const struct quern_problem *q);
 /* Bytes of a block's scale, or of its code where scales are nested; 0: there are no blocks. */

@@ -48,7 +48,8 @@ int64_t ring_other_registers(const struct plan *p);
 /* And of one lane of each warp together. */
 int64_t ring_shared_registers(const struct plan *p);
 
-/* Fills in p's estimate. The shape, rows_per_workgroup and row_groups are set. */
+/* Fills in p's estimate but for memory_cycles, which is set, as are the shape, rows_per_workgroup
+ * and row_groups. */
 void ring_estimate(struct plan *p);
 
 #endif

@@ -149,7 +149,6 @@ void ring_lay_out(struct plan *p)
     p->ring.scale_rows = (int)scale_rows(p);
     p->ring.producers = producers(p);
     p->ring.stage_bytes = stage_bytes(p);
-    p->ring.row_bytes = nvidia_weight_bytes(&p->problem) / p->problem.n;
 }
 
 /* Of the sums of a tile, over all its consumers that share rows. */

@@ -2,10 +2,10 @@
 /*
  * How long kernels of family ring take. A step of a multiprocessor is modelled as whichever takes
  * longest of four: shared memory (not with one row of A), the issue of instructions, a consumer's
- * chain of them, and the warps that add sums; with several rows of A some of the others comes on
- * top. A kernel takes its steps or its share of memory,
- * whichever is longer, and somewhat more, after its launch and its loads of A. Constants are fitted
- * to what kernels took on an H200 (docs/notebook/ring.md).
+ * chain of them, and the warps that add sums; with several rows of A a part of the other three is
+ * added. A kernel takes its steps or its share of memory, whichever is longer, and somewhat more,
+ * after its launch and its loads of A. Constants are fitted to what kernels took on an H200
+ * (docs/notebook/ring.md).
  */
 #include "plan/ring.h"
 
@@ -169,16 +169,21 @@ static bool few_work(const struct target_fill *fill)
     return fill->fullest == 1 && fill->percent <= FEW_PERCENT;
 }
 
+/* Bytes of W that the fullest multiprocessor reads. */
+static int64_t fullest_bytes(const struct plan *p, const struct target_fill *fill)
+{
+    return (int64_t)fill->fullest * p->rows_per_workgroup * p->ring.row_bytes;
+}
+
 /* A multiprocessor's share of memory, the last round of tiles counted whole, where streams get so
  * many percent of its peak. Where few multiprocessors have a tile at all, each gets more than a
  * share: 1024x4096 keeps 64 of 132 busy, and for NF4, e4m3 and bf16 at M = 1 each of these got 30
  * to 31 bytes a cycle behind launch and loads. */
 static int64_t share_cycles(const struct plan *p, const struct target_fill *fill, int sustained)
 {
-    const int64_t bytes = (int64_t)fill->fullest * p->rows_per_workgroup * p->ring.row_bytes;
     const int64_t peak = p->estimate.memory_cycles * 100 / (fill->percent ? fill->percent : 1);
 
-    return few_work(fill) ? bytes / ALONE_BYTES : peak * 100 / sustained;
+    return few_work(fill) ? fullest_bytes(p, fill) / ALONE_BYTES : peak * 100 / sustained;
 }
 
 /* What memory takes where less than `flight` bytes are under way: up to so many percent longer, by
@@ -206,7 +211,7 @@ static int64_t together(int64_t a, int64_t b, int thousandths)
 static int64_t one_row_cycles(const struct plan *p, const struct target_fill *fill)
 {
     const int64_t steps = (int64_t)fill->fullest * ring_chunks(p), step = one_row_step_cycles(p);
-    const int64_t bytes = (int64_t)fill->fullest * p->rows_per_workgroup * p->ring.row_bytes;
+    const int64_t bytes = fullest_bytes(p, fill);
     const int64_t loads = ring_chunks(p) == 1 ? 0 : ring_chunks(p) * ONE_LOAD_CYCLES;
     int64_t memory = share_cycles(p, fill, (int)target_sustained_percent(p->target)) +
                      (bytes < ONE_SLOW_BYTES ? bytes : ONE_SLOW_BYTES) / ONE_SLOW_EACH;
@@ -263,6 +268,5 @@ void ring_estimate(struct plan *p)
     e->setup_slots = 300;
     e->slots = p->row_groups * ring_chunks(p) * ring_consumers(p) * slots;
     e->busy_cycles = e->slots * model_together(p);
-    e->memory_cycles = model_memory_cycles(p, nvidia_weight_bytes(&p->problem));
     e->kernel_cycles = ring_one_row(p) ? one_row_cycles(p, &fill) : rows_cycles(p, &fill);
 }

@@ -87,17 +87,17 @@ struct matrix_shape {
 
 /* Of ring, whose workgroups keep a ring of stages filled from memory. */
 struct ring_shape {
-    int k_warps;     /* waves that share rows of W, each with a part of a chunk of K */
-    int row_warps;   /* such sets of waves, with 16 rows each */
-    int units;       /* of a wave in a chunk: what is decoded at a time */
-    int unit;        /* columns of one: 64, or 32 where blocks are not multiples of that */
-    int span;        /* units in a row that share scales; divides units */
-    int stages;      /* of the ring */
-    int sum_buffers; /* places for sums on their way from those who multiply to those who add */
-    int batch;       /* tiles of rows that are taken through a chunk of K before the next chunk */
-    /* What follows from the problem and the numbers of waves, rows and units (ring_lay_out): */
-    int64_t row_bytes;   /* of a row of W, with its scales and zero points */
-    int64_t stage_bytes; /* of a stage, with those that copies bring */
+    int k_warps;       /* waves that share rows of W, each with a part of a chunk of K */
+    int row_warps;     /* such sets of waves, with 16 rows each */
+    int units;         /* of a wave in a chunk: what is decoded at a time */
+    int unit;          /* columns of one: 64, or 32 where blocks are not multiples of that */
+    int span;          /* units in a row that share scales; divides units */
+    int stages;        /* of the ring */
+    int sum_buffers;   /* places for sums on their way from those who multiply to those who add */
+    int batch;         /* tiles of rows that are taken through a chunk of K before the next chunk */
+    int64_t row_bytes; /* of a row of W, with its scales and zero points: the problem's */
+    /* What follows from the numbers of waves, rows and units (ring_lay_out): */
+    int64_t stage_bytes; /* of a stage, with the scales that copies bring */
     int scale_rows; /* of W, whose scales a copy brings: all of a stage, or one; 0: none does */
     int producers;  /* waves that start copies */
 };

@@ -22,13 +22,14 @@
 #define PARTS       4 /* of a multiprocessor, which have a fourth of its warps and registers each */
 
 /* Cycles at 1.98 GHz, fitted to 40 kernels of six layers and M = 32 and 64: all but four took what
- * follows from these within 20 % (docs/notebook/slab_w4.md, 2026-11-23). */
-#define LAUNCH_CYCLES 7000 /* launch, table, first bytes, last sums */
-#define WARP_CYCLES   57   /* for a unit of each warp that multiplies and has rows of W, */
-#define POWER_CYCLES  9   /* and more of MXFP4, by its times beside NF4's (docs/notebook/ring.md) */
-#define MATRIX_CYCLES 75  /* for the products of 1000 numbers of A, */
-#define FILL_CYCLES   415 /* and for a warp to put as many into the ring */
-#define STEP_CYCLES   200 /* for a stage besides: barriers, the first loads from it */
+ * follows from these within 20 % (docs/notebook/slab_w4.md, 2026-11-23). POWER_CYCLES came later:
+ * MXFP4 takes 1.05 to 1.18 of NF4's time at M = 32 (docs/hardware/h200-2026-11-28.md). */
+#define LAUNCH_CYCLES 7000  /* launch, table, first bytes, last sums */
+#define WARP_CYCLES   57    /* for a unit of each warp that multiplies and has rows of W, */
+#define POWER_CYCLES  9     /* and more of MXFP4, whose scales are of 32 columns */
+#define MATRIX_CYCLES 75    /* for the products of 1000 numbers of A, */
+#define FILL_CYCLES   415   /* and for a warp to put as many into the ring */
+#define STEP_CYCLES   200   /* for a stage besides: barriers, the first loads from it */
 #define FLIGHT_BYTES  32768 /* of weights that a multiprocessor should have asked for */
 #define SUSTAINED     90    /* percent of memory's peak, less than streams get */
 

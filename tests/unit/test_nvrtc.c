@@ -113,6 +113,22 @@ static void test_every_target_compiles(void **state)
     need(compilers, "NVRTC");
 }
 
+/* Compiles a plan's kernel, as the library does, into an object of one kernel. */
+static void compile_plan(struct compiler *c, const struct plan *p, struct compile_result *r,
+                         struct object *o)
+{
+    struct str text = {0}, flags = {0};
+
+    assert_int_equal(gen_source(p, &text), QUERN_OK);
+    gen_options(p, &flags);
+    if (t_compile(c, str_text(&text), p->target->name, str_text(&flags), r) != QUERN_OK)
+        fail_msg("%s on %s: %s", p->symbol, p->target->name, quern_last_error()->log);
+    assert_int_equal(object_parse(r->object, r->object_bytes, o), QUERN_OK);
+    assert_int_equal(o->kernel_count, 1);
+    str_free(&flags);
+    str_free(&text);
+}
+
 /* Kernels of the library itself. They end with a trap where shared memory is not where the plan
  * says; a compiler that knows the place makes them nothing but a trap, or none. */
 static void test_kernels_are_more_than_a_trap(void **state)
@@ -133,7 +149,6 @@ static void test_kernels_are_more_than_a_trap(void **state)
         const struct target *const t = target_at(i);
         for (size_t w = 0; w < sizeof words / sizeof *words && t->vendor == VENDOR_NVIDIA; w++) {
             struct quern_problem problem = QUERN_INIT(struct quern_problem);
-            struct str text = {0}, flags = {0};
             struct compile_result r;
             struct plan_set set;
             struct object o;
@@ -143,20 +158,13 @@ static void test_kernels_are_more_than_a_trap(void **state)
             if (declined)
                 continue;
             const struct plan *const p = &set.plans[w < 5 ? 0 : set.count - 1];
-            assert_int_equal(gen_source(p, &text), QUERN_OK);
-            gen_options(p, &flags);
             assert_int_equal(p->family == &family_slab_w4, w >= 5 && t == target_named("sm_90"));
-            if (t_compile(compiler, str_text(&text), t->name, str_text(&flags), &r) != QUERN_OK)
-                fail_msg("%s on %s: %s", words[w], t->name, quern_last_error()->log);
-            assert_int_equal(object_parse(r.object, r.object_bytes, &o), QUERN_OK);
-            assert_int_equal(o.kernel_count, 1);
+            compile_plan(compiler, p, &r, &o);
             if (o.kernels[0].code_bytes < 2000)
                 fail_msg("%s on %s has %d bytes of code", words[w], t->name,
                          (int)o.kernels[0].code_bytes);
             object_free(&o);
             compile_result_free(&r);
-            str_free(&flags);
-            str_free(&text);
         }
     }
     compiler_close(compiler);
@@ -191,7 +199,6 @@ static void test_registers_are_there(void **state)
     need(compiler, "NVRTC");
     for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
         struct quern_problem problem = QUERN_INIT(struct quern_problem);
-        struct str text = {0}, flags = {0};
         struct compile_result r;
         struct plan_set set;
         struct object o;
@@ -202,11 +209,7 @@ static void test_registers_are_there(void **state)
         p->family = &family_ring;
         if (plan_reshape(p, layers[i].shape) != QUERN_OK || !ring_hands_over(p))
             fail_msg("%s: %s", layers[i].problem, quern_last_error()->message);
-        assert_int_equal(gen_source(p, &text), QUERN_OK);
-        gen_options(p, &flags);
-        assert_int_equal(t_compile(compiler, str_text(&text), t->name, str_text(&flags), &r),
-                         QUERN_OK);
-        assert_int_equal(object_parse(r.object, r.object_bytes, &o), QUERN_OK);
+        compile_plan(compiler, p, &r, &o);
         const int64_t shared = plan_registers(p);
         if (p->waves * (int64_t)o.kernels[0].vgprs < shared || o.kernels[0].scratch_bytes)
             fail_msg("%s: %d registers for each of %d warps, of %d in all; %d bytes spilled",
@@ -214,8 +217,6 @@ static void test_registers_are_there(void **state)
                      (int)o.kernels[0].scratch_bytes);
         object_free(&o);
         compile_result_free(&r);
-        str_free(&flags);
-        str_free(&text);
     }
     compiler_close(compiler);
 }

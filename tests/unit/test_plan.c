@@ -1077,11 +1077,9 @@ static void test_registers_are_shared_out(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
-        struct quern_problem problem = QUERN_INIT(struct quern_problem);
         struct plan_set set;
 
-        assert_int_equal(quern_problem_parse(problems[i], &problem), QUERN_OK);
-        assert_int_equal(plan_make(&problem, target_named("sm_90"), &set), QUERN_OK);
+        make(problems[i], "sm_90", &set);
         for (size_t k = 0; k < set.count; k++) {
             int shared = 0;
             if (set.plans[k].family != &family_ring)
@@ -1089,7 +1087,7 @@ static void test_registers_are_shared_out(void **state)
             assert_int_equal(plan_candidates(&set.plans[k], 4000, count_shares, &shared), QUERN_OK);
             waves += shared;
         }
-        assert_int_equal(plan_make(&problem, target_named("sm_100"), &set), QUERN_OK);
+        make(problems[i], "sm_100", &set);
         for (size_t k = 0; k < set.count; k++)
             assert_int_equal(plan_registers(&set.plans[k]), 0);
     }
