@@ -106,6 +106,13 @@ int64_t nvidia_codes_bytes(const struct quern_problem *q)
     return q->scale == QUERN_SCALE_NESTED ? 1024 : 0;
 }
 
+uint32_t nvidia_shared_bytes(const struct plan *p, int64_t used)
+{
+    const int64_t alone = p->target->lds_bytes / 2 + 1;
+
+    return (uint32_t)(p->problem.op == QUERN_OP_MOE && used < alone ? alone : used);
+}
+
 int64_t nvidia_values_bytes(const struct quern_problem *q)
 {
     return 16 * 32 * 4 + nvidia_codes_bytes(q);

@@ -57,7 +57,7 @@ static int batch_of(const struct plan *p)
 static void set_stages(struct plan *p, int64_t other, int stages)
 {
     p->ring.stages = stages;
-    p->lds_bytes = (uint32_t)(other + stages * p->ring.stage_bytes);
+    p->lds_bytes = nvidia_shared_bytes(p, other + stages * p->ring.stage_bytes);
     ring_estimate(p);
 }
 

@@ -172,7 +172,7 @@ static void try_stages(struct plan *p, struct model_ranking *ranking)
         const int64_t bytes = other_bytes(p) + p->slab.stages * stage_bytes(p);
         if (bytes > p->target->lds_bytes)
             return;
-        p->lds_bytes = (uint32_t)bytes;
+        p->lds_bytes = nvidia_shared_bytes(p, bytes);
         estimate(p);
         model_put(ranking, p);
     }

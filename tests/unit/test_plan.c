@@ -1091,10 +1091,42 @@ static void test_registers_are_shared_out(void **state)
     assert_in_range(sharing, 1000, INT_MAX);
 }
 
+/* Of a mixture's kernels a multiprocessor holds one workgroup at a time: it has room for that of a
+ * workgroup's largest, and of each workgroup for a KiB of the system's (CUDA C++ programming guide,
+ * "Shared memory" of compute capabilities 9.0 and later). */
+static void test_workgroups_that_share_out_are_alone(void **state)
+{
+    static const char *const problems[] = {
+        "op=moe wq=int4 group=128 n=1536 k=2048 a=bf16 experts=128 top_k=8",
+        "op=moe wq=int4 group=128 n=2048 k=768 a=bf16 experts=128 top_k=8",
+        "op=moe wq=none n=384 k=256 a=f16 experts=8 top_k=2",
+        "op=moe wq=nf4 n=512 k=512 a=bf16 experts=4 top_k=2"};
+    static const char *const targets[] = {"sm_90", "sm_100", "sm_120"};
+    int seen = 0;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
+        for (size_t t = 0; t < sizeof targets / sizeof *targets; t++) {
+            const struct target *const target = target_named(targets[t]);
+            struct plan_set set;
+
+            make(problems[i], targets[t], &set);
+            for (size_t k = 0; k < set.count; k++)
+                if (plan_shares_out(&set.plans[k])) {
+                    assert_true(2 * (plan_launch_lds(&set.plans[k]) + 1024) >
+                                target->lds_bytes + 1024);
+                    assert_in_range(plan_launch_lds(&set.plans[k]), 0, target->lds_bytes);
+                    seen++;
+                }
+        }
+    assert_in_range(seen, 12, INT_MAX);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_registers_are_shared_out),
+        cmocka_unit_test(test_workgroups_that_share_out_are_alone),
         cmocka_unit_test(test_every_m_is_covered_once),
         cmocka_unit_test(test_kernels_follow_each_other),
         cmocka_unit_test(test_least_time_is_chosen),

@@ -62,9 +62,9 @@ DEVICE void step(LAYER_PARAMETER SCALE_OPERANDS SLOT_PARAMETER float (&sums)[ROW
     }
 }
 
-// Of row i of the slice that begins at `first`: whether it is one, and which it is of C.
-DEVICE bool is_row(SLOT_PARAMETER u32 first, u32 m, u32 i) { return HAS_ROW(i); }
-DEVICE u32 row_of_c(SLOT_PARAMETER u32 first, u32 i) { return C_ROW(i); }
+// Where the results of row i of the slice that begins at `first` go in C.
+DEVICE u32 stored_row(SLOT_PARAMETER u32 first, u32 m, u32 i) { return STORED_ROW(i); }
+DEVICE float routing_of(SLOT_PARAMETER u32 row) { return ROUTING(row); }
 
 KERNEL(SYMBOL, WAVES * 32)
 (LAYER_OPERANDS const a_element *a, const u8 *b, SCALE_OPERANDS
@@ -107,9 +107,8 @@ KERNEL(SYMBOL, WAVES * 32)
         UNROLL for (u32 t = 0; t < M_TILE; t++) {
             UNROLL for (u32 lanes = 16; lanes; lanes /= 2)
                 sums[r][t] += shuffle_xor(sums[r][t], lanes);
-            const u32 n = row + r;
-            if (n >= N || !is_row(SLOT_NAME (u32)first + begin, its_rows, t) ||
-                lane != (r * M_TILE + t) % 32)
+            const u32 n = row + r, to = stored_row(SLOT_NAME (u32)first + begin, its_rows, t);
+            if (n >= N || to == NO_ROW || lane != (r * M_TILE + t) % 32)
                 continue;
             float total = sums[r][t];
 #if BIAS
@@ -124,8 +123,8 @@ KERNEL(SYMBOL, WAVES * 32)
 #endif
             total = activated(gate, total);
 #endif
-            const u32 to = row_of_c(SLOT_NAME (u32)first + begin, t);
-            stg(c + (i64)to * ldc + C_COLUMN(n), rounded<C_TYPE>(ROUTED(total, to)));
+            stg(c + (i64)to * ldc + C_COLUMN(n),
+                rounded<C_TYPE>(total * routing_of(SLOT_NAME to)));
         }
     }
 }

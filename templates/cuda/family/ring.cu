@@ -227,13 +227,13 @@ DEVICE void make_barriers()
 
 // A warp that copies: what there is to copy, or where there are two such warps the first the
 // weights and the second their scales. The first makes the mbarriers, for which the second waits at
-// named barrier 2, and all others at 1.
+// named barrier 2, and all others at 1; but not before registers are handed over, which would wait.
 template <bool FIRST> DEVICE void produce(LAYER_PARAMETER SCALE_OPERANDS const u8 *b, walk at)
 {
     constexpr bool ALONE = PRODUCERS == 1;
     place<STAGES> stage = {0, 1};
 
-    if (FIRST && one_lane())
+    if (FIRST && !MOE && one_lane())
         make_barriers();
     sync_warp();
     if (!ALONE)
@@ -288,49 +288,80 @@ DEVICE u32 sums_at(u32 buffer, u32 warp, u32 tile, u32 lane)
 
 typedef typename element_of<C_TYPE>::type c_element;
 
-// Adds and stores what the warps that share row group `rows` have for eight rows of A.
-DEVICE void add_up(LAYER_PARAMETER const walk &at, u32 buffer, u32 rows, u32 tile, u32 lane,
-                   float unit, const c_element *bias, SLOT_PARAMETER c_element *c, u32 first,
-                   u32 m, i64 ldc)
-{
-    const u32 block = (at.in_batch * ROW_WARPS + rows) * M_TILES + tile;
-    const u32 kept = KEPT + (block * 32 + lane) * (4 * TILE_SUMS);
-    float total[4] = {};
+// What a summer has of a step: of each part, a row group's sums with eight rows of A, or one.
+constexpr u32 PARTS = ROW_WARPS * M_TILES, SUMMER_PARTS = divide_up(PARTS, SUMMERS);
 
+// The rows of C that a lane stores of a part, and what their results are multiplied by: the same in
+// all steps, so that none of them waits for the slots that name them.
+struct stored_rows {
+    u32 row[2];
+    float factor[2];
+};
+DEVICE stored_rows rows_to_store(SLOT_PARAMETER u32 tile, u32 first, u32 m)
+{
+    stored_rows to;
+
+    UNROLL for (u32 i = 0; i < 2; i++) {
+        to.row[i] = STORED_ROW(ONE_ROW ? 0 : tile * 8 + item() % 4 * 2 + i);
+        to.factor[i] = ROUTING(to.row[i]);
+    }
+    return to;
+}
+
+// The two rows of W that a lane has sums of, or the one, and what is added to those.
+struct summed_rows {
+    u32 n[2];
+    float bias[2]; // where there is one
+};
+DEVICE summed_rows rows_to_sum(LAYER_PARAMETER const walk &at, u32 rows, const c_element *bias)
+{
+    summed_rows of;
+
+    UNROLL for (u32 i = 0; i < (ONE_ROW ? 1 : 2); i++) {
+        of.n[i] = at.tile * ROWS + rows * TILE + item() % 32 / 4 + i * 8;
+#if BIAS
+        of.bias[i] = HAS_BIAS ? load<C_TYPE>(bias + W_ROW(smaller(of.n[i], N - 1))) : 0;
+#endif
+    }
+    return of;
+}
+
+// Adds what the warps that share a row group have, and what chunks of K before left.
+DEVICE void add_warps(LAYER_PARAMETER float (&total)[4], const walk &at, u32 buffer, u32 part)
+{
+    const u32 lane = item() % 32, rows = part / M_TILES, tile = part % M_TILES;
+    const u32 kept = KEPT + ((at.in_batch * PARTS + part) * 32 + lane) * (4 * TILE_SUMS);
+
+    UNROLL for (u32 i = 0; i < 4; i++)
+        total[i] = 0;
     if (CHUNKS > 1 && at.chunk)
         add_sums_at(total, kept);
     UNROLL for (u32 w = 0; w < K_WARPS; w++)
         add_sums_at(total, sums_at(buffer, rows * K_WARPS + w, tile, lane));
-    if (CHUNKS > 1 && at.chunk + 1 < CHUNKS) {
+    if (CHUNKS > 1 && at.chunk + 1 < CHUNKS)
         store_sums(kept, total);
-        return;
-    }
+}
+
+// Stores a part of C.
+DEVICE void store_part(LAYER_PARAMETER float (&total)[4], const summed_rows &of,
+                       const stored_rows &to, float unit, c_element *c, i64 ldc)
+{
     if (ONE_ROW) { // four lanes have sums of the same row of W, each of other units
         total[0] += shuffle_xor(total[0], 1);
         total[0] += shuffle_xor(total[0], 2);
     }
     UNROLL for (u32 i = 0; i < TILE_SUMS; i++) {
-        const u32 n = at.tile * ROWS + rows * TILE + lane / 4 + i / 2 * 8;
-        const u32 row = ONE_ROW ? 0 : tile * 8 + lane % 4 * 2 + i % 2;
-        const bool stores = !ONE_ROW || lane % 4 == 0;
+        const u32 n = of.n[i / 2], row = to.row[i % 2];
+        const bool stores = !ONE_ROW || item() % 4 == 0;
+        float value = total[i] * unit;
+#if BIAS
+        value += of.bias[i / 2];
+#endif
 #if GLU // the other row of a pair is another lane's, and all lanes take part in the shuffle
-        float value = total[i] * unit;
-#if BIAS
-        value += load<C_TYPE>(bias + W_ROW(smaller(n, N - 1)));
-#endif
         value = activated(value, shuffle_xor(value, 4));
-        if (stores && HAS_ROW(row) && n < N && HAS_COLUMN(n))
-            stg(c + (i64)C_ROW(row) * ldc + C_COLUMN(n),
-                rounded<C_TYPE>(ROUTED(value, C_ROW(row))));
-#else
-        if (!stores || !HAS_ROW(row) || n >= N)
-            continue;
-        float value = total[i] * unit;
-#if BIAS
-        value += HAS_BIAS ? load<C_TYPE>(bias + n) : 0;
 #endif
-        stg(c + (i64)C_ROW(row) * ldc + n, rounded<C_TYPE>(ROUTED(value, C_ROW(row))));
-#endif
+        if (stores && row != NO_ROW && n < N && HAS_COLUMN(n))
+            stg(c + (i64)row * ldc + C_COLUMN(n), rounded<C_TYPE>(value * to.factor[i % 2]));
     }
 }
 
@@ -339,18 +370,30 @@ DEVICE void add_sums(LAYER_PARAMETER walk at, float unit, const c_element *bias,
 {
     const u32 lane = item() % 32, summer = item() / 32 - WARPS - PRODUCERS;
     place<SUM_BUFFERS> buffer = {0, 0};
+    stored_rows to[SUMMER_PARTS];
 
+    UNROLL for (u32 i = 0; i < SUMMER_PARTS; i++)
+        to[i] = rows_to_store(SLOT_NAME (summer + i * SUMMERS) % M_TILES, first, m);
     NO_UNROLL for (; at.more(); at.advance(), buffer.advance()) {
+        const bool last = CHUNKS == 1 || at.chunk + 1 == CHUNKS;
+        float sums[SUMMER_PARTS][4];
+        summed_rows of[SUMMER_PARTS];
+
+        // A bias is on its way while the consumers are at work.
+        UNROLL for (u32 i = 0; i < SUMMER_PARTS; i++)
+            of[i] = rows_to_sum(LAYER_NAME at, (summer + i * SUMMERS) / M_TILES, bias);
         barrier_wait(SUMMED + buffer.at * 8, buffer.parity);
-        UNROLL for (u32 i = 0; i < divide_up(ROW_WARPS * M_TILES, SUMMERS); i++) {
-            const u32 part = summer + i * SUMMERS;
-            if (part < ROW_WARPS * M_TILES)
-                add_up(LAYER_NAME at, buffer.at, part / M_TILES, part % M_TILES, lane, unit,
-                       bias, SLOT_NAME c, first, m, ldc);
+        UNROLL for (u32 i = 0; i < SUMMER_PARTS; i++) {
+            if (summer + i * SUMMERS < PARTS)
+                add_warps(LAYER_NAME sums[i], at, buffer.at, summer + i * SUMMERS);
         }
         sync_warp();
         if (lane == 0)
             barrier_arrive(DRAINED + buffer.at * 8);
+        UNROLL for (u32 i = 0; i < SUMMER_PARTS; i++) {
+            if (last && summer + i * SUMMERS < PARTS)
+                store_part(LAYER_NAME sums[i], of[i], to[i], unit, c, ldc);
+        }
     }
 }
 
@@ -710,7 +753,10 @@ KERNEL(SYMBOL, WAVES * 32)
 #endif
     const u32 warp = item() / 32;
     let_next_launch_begin();
+    check_shared_start();
 #if MOE
+    if (warp == WARPS && one_lane()) // in front of what a mixture waits for
+        make_barriers();
     ENTER_SLOTS
     const share part =
         share_out(group_x(), (u32)workgroups, slices_in_use(used, (u32)slices));
@@ -726,7 +772,6 @@ KERNEL(SYMBOL, WAVES * 32)
 #endif
     const walk at = {LAYER_NAME groups, group, 0, 0, group};
 
-    check_shared_start();
     // Registers change hands by warpgroups, so all warps of one come here together; and inside of
     // each branch, or the compiler would count on the launch's number in both.
     if (warp < WARPS) {

@@ -319,26 +319,26 @@ DEVICE bool add_parts(float (&sums)[SUMS], u32 warp, u32 k_part)
 DEVICE void store(SLOT_PARAMETER const float (&sums)[SUMS], u32 n, const c_element *bias,
                   c_element *c, u32 first, u32 m, i64 ldc)
 {
+    u32 rows[2] = {};
+    float factors[2] = {};
+
     UNROLL for (u32 j = 0; j < SUMS; j++) {
-        const u32 own = n + j / 2 % 2 * 8, row = j / 4 * 8 + item() % 4 * 2 + j % 2;
-#if GLU // the other row of a pair is another lane's, and all lanes take part in the shuffle
+        if (j % 4 == 0) { // of each four sums two are of the same row of C
+            UNROLL for (u32 i = 0; i < 2; i++)
+                rows[i] = STORED_ROW(j / 4 * 8 + item() % 4 * 2 + i);
+            UNROLL for (u32 i = 0; i < 2; i++)
+                factors[i] = ROUTING(rows[i]);
+        }
+        const u32 own = n + j / 2 % 2 * 8, row = rows[j % 2];
         float value = sums[j] * CODE_UNIT;
 #if BIAS
         value += load<C_TYPE>(bias + W_ROW(smaller(own, N - 1)));
 #endif
+#if GLU // the other row of a pair is another lane's, and all lanes take part in the shuffle
         value = activated(value, shuffle_xor(value, 4));
-        if (HAS_ROW(row) && own < N && HAS_COLUMN(own))
-            stg(c + (i64)C_ROW(row) * ldc + C_COLUMN(own),
-                rounded<C_TYPE>(ROUTED(value, C_ROW(row))));
-#else
-        if (!HAS_ROW(row) || own >= N)
-            continue;
-        float value = sums[j] * CODE_UNIT;
-#if BIAS
-        value += load<C_TYPE>(bias + own);
 #endif
-        stg(c + (i64)C_ROW(row) * ldc + own, rounded<C_TYPE>(ROUTED(value, C_ROW(row))));
-#endif
+        if (row != NO_ROW && own < N && HAS_COLUMN(own))
+            stg(c + (i64)row * ldc + C_COLUMN(own), rounded<C_TYPE>(value * factors[j % 2]));
     }
 }
 

@@ -16,9 +16,12 @@
 #define SLOT_NAME          choices, routing,
 #define C_ROW(i)           ldg_late(choices + first + (i))
 #define A_ROW(i)           (smaller(C_ROW(i), m - 1) / TOP_K)
-#define HAS_ROW(i)         (C_ROW(i) < m)
-// What the results of a row of C, which is one, are multiplied by.
-#define ROUTED(value, row) ((value) * (routing ? ldg_late(routing + (row)) : 1.0f))
+// Where results of slot i go in C, or NO_ROW; and what those of a row of C are multiplied by. Both
+// are loads: they are to be made once, or at the same time.
+#define STORED_ROW(i)      row_or_none(C_ROW(i), m)
+#define ROUTING(row)       ((row) != NO_ROW && routing ? ldg_late(routing + (row)) : 1.0f)
+
+DEVICE u32 row_or_none(u32 row, u32 m) { return row < m ? row : NO_ROW; }
 
 constexpr u32 ELSEWHERE = ~0u; // an expert that another device has
 

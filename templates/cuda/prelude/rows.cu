@@ -7,7 +7,8 @@
 #define SLICES_ARGUMENT
 #define SLOT_PARAMETER
 #define SLOT_NAME
-#define A_ROW(i)           (first + smaller(i, m - 1))
-#define C_ROW(i)           (first + (i))
-#define HAS_ROW(i)         ((i) < m)
-#define ROUTED(value, row) (value)
+#define A_ROW(i)      (first + smaller(i, m - 1))
+#define C_ROW(i)      (first + (i))
+// Where results of row i go in C, or NO_ROW; and what those of a row of C are multiplied by.
+#define STORED_ROW(i) ((i) < m ? C_ROW(i) : NO_ROW)
+#define ROUTING(row)  1.0f

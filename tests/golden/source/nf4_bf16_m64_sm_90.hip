@@ -564,6 +564,7 @@ extern const layer_numbers the_layer;
 #else
 #define W_ROW(n) (n)
 #endif
+constexpr u32 NO_ROW = ~0u; // of C, where results are not stored
 #if GLU
 #define C_COLUMN(n)   ((n) / 2)
 #define HAS_COLUMN(n) ((n) % 2 == 0)
@@ -841,10 +842,11 @@ template <bool ALIGNED> DEVICE void load_a_piece(const void *from, u32 *to)
 #define SLICES_ARGUMENT
 #define SLOT_PARAMETER
 #define SLOT_NAME
-#define A_ROW(i)           (first + smaller(i, m - 1))
-#define C_ROW(i)           (first + (i))
-#define HAS_ROW(i)         ((i) < m)
-#define ROUTED(value, row) (value)
+#define A_ROW(i)      (first + smaller(i, m - 1))
+#define C_ROW(i)      (first + (i))
+// Where results of row i go in C, or NO_ROW; and what those of a row of C are multiplied by.
+#define STORED_ROW(i) ((i) < m ? C_ROW(i) : NO_ROW)
+#define ROUTING(row)  1.0f
 
 // ---- cuda/family/slab_w4 ----
 // Products of more than a few rows of A with 4-bit weights, for GPUs whose matrix units four warps
@@ -1167,26 +1169,26 @@ DEVICE bool add_parts(float (&sums)[SUMS], u32 warp, u32 k_part)
 DEVICE void store(SLOT_PARAMETER const float (&sums)[SUMS], u32 n, const c_element *bias,
                   c_element *c, u32 first, u32 m, i64 ldc)
 {
+    u32 rows[2] = {};
+    float factors[2] = {};
+
     UNROLL for (u32 j = 0; j < SUMS; j++) {
-        const u32 own = n + j / 2 % 2 * 8, row = j / 4 * 8 + item() % 4 * 2 + j % 2;
-#if GLU // the other row of a pair is another lane's, and all lanes take part in the shuffle
+        if (j % 4 == 0) { // of each four sums two are of the same row of C
+            UNROLL for (u32 i = 0; i < 2; i++)
+                rows[i] = STORED_ROW(j / 4 * 8 + item() % 4 * 2 + i);
+            UNROLL for (u32 i = 0; i < 2; i++)
+                factors[i] = ROUTING(rows[i]);
+        }
+        const u32 own = n + j / 2 % 2 * 8, row = rows[j % 2];
         float value = sums[j] * CODE_UNIT;
 #if BIAS
         value += load<C_TYPE>(bias + W_ROW(smaller(own, N - 1)));
 #endif
+#if GLU // the other row of a pair is another lane's, and all lanes take part in the shuffle
         value = activated(value, shuffle_xor(value, 4));
-        if (HAS_ROW(row) && own < N && HAS_COLUMN(own))
-            stg(c + (i64)C_ROW(row) * ldc + C_COLUMN(own),
-                rounded<C_TYPE>(ROUTED(value, C_ROW(row))));
-#else
-        if (!HAS_ROW(row) || own >= N)
-            continue;
-        float value = sums[j] * CODE_UNIT;
-#if BIAS
-        value += load<C_TYPE>(bias + own);
 #endif
-        stg(c + (i64)C_ROW(row) * ldc + own, rounded<C_TYPE>(ROUTED(value, C_ROW(row))));
-#endif
+        if (row != NO_ROW && own < N && HAS_COLUMN(own))
+            stg(c + (i64)row * ldc + C_COLUMN(own), rounded<C_TYPE>(value * factors[j % 2]));
     }
 }
 
