@@ -16,8 +16,7 @@
 #define SLOT_NAME          choices, routing,
 #define C_ROW(i)           ldg_late(choices + first + (i))
 #define A_ROW(i)           (smaller(C_ROW(i), m - 1) / TOP_K)
-// Where results of slot i go in C, or NO_ROW; and what those of a row of C are multiplied by. Both
-// are loads: they are to be made once, or at the same time.
+// Where results of slot i go in C, or NO_ROW, and what they are multiplied by: loads both.
 #define STORED_ROW(i)      row_or_none(C_ROW(i), m)
 #define ROUTING(row)       ((row) != NO_ROW && routing ? ldg_late(routing + (row)) : 1.0f)
 

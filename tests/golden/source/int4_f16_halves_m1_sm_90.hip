@@ -764,7 +764,7 @@ template <bool ALIGNED> DEVICE void load_a_piece(const void *from, u32 *to)
 #define SLOT_NAME
 #define A_ROW(i)      (first + smaller(i, m - 1))
 #define C_ROW(i)      (first + (i))
-// Where results of row i go in C, or NO_ROW; and what those of a row of C are multiplied by.
+// Where results of row i go in C, or NO_ROW, and what they are multiplied by.
 #define STORED_ROW(i) ((i) < m ? C_ROW(i) : NO_ROW)
 #define ROUTING(row)  1.0f
 
@@ -1061,41 +1061,6 @@ typedef typename element_of<C_TYPE>::type c_element;
 // What a summer has of a step: of each part, a row group's sums with eight rows of A, or one.
 constexpr u32 PARTS = ROW_WARPS * M_TILES, SUMMER_PARTS = divide_up(PARTS, SUMMERS);
 
-// The rows of C that a lane stores of a part, and what their results are multiplied by: the same in
-// all steps, so that none of them waits for the slots that name them.
-struct stored_rows {
-    u32 row[2];
-    float factor[2];
-};
-DEVICE stored_rows rows_to_store(SLOT_PARAMETER u32 tile, u32 first, u32 m)
-{
-    stored_rows to;
-
-    UNROLL for (u32 i = 0; i < 2; i++) {
-        to.row[i] = STORED_ROW(ONE_ROW ? 0 : tile * 8 + item() % 4 * 2 + i);
-        to.factor[i] = ROUTING(to.row[i]);
-    }
-    return to;
-}
-
-// The two rows of W that a lane has sums of, or the one, and what is added to those.
-struct summed_rows {
-    u32 n[2];
-    float bias[2]; // where there is one
-};
-DEVICE summed_rows rows_to_sum(LAYER_PARAMETER const walk &at, u32 rows, const c_element *bias)
-{
-    summed_rows of;
-
-    UNROLL for (u32 i = 0; i < (ONE_ROW ? 1 : 2); i++) {
-        of.n[i] = at.tile * ROWS + rows * TILE + item() % 32 / 4 + i * 8;
-#if BIAS
-        of.bias[i] = HAS_BIAS ? load<C_TYPE>(bias + W_ROW(smaller(of.n[i], N - 1))) : 0;
-#endif
-    }
-    return of;
-}
-
 // Adds what the warps that share a row group have, and what chunks of K before left.
 DEVICE void add_warps(LAYER_PARAMETER float (&total)[4], const walk &at, u32 buffer, u32 part)
 {
@@ -1112,26 +1077,27 @@ DEVICE void add_warps(LAYER_PARAMETER float (&total)[4], const walk &at, u32 buf
         store_sums(kept, total);
 }
 
-// Stores a part of C.
-DEVICE void store_part(LAYER_PARAMETER float (&total)[4], const summed_rows &of,
-                       const stored_rows &to, float unit, c_element *c, i64 ldc)
+// Stores a part in two rows of C, or in one; its sums are multiplied by the rows' factors.
+DEVICE void store_part(LAYER_PARAMETER float (&total)[4], const walk &at, u32 rows,
+                       const u32 (&to)[2], const float (&factors)[2], float unit,
+                       const c_element *bias, c_element *c, i64 ldc)
 {
     if (ONE_ROW) { // four lanes have sums of the same row of W, each of other units
         total[0] += shuffle_xor(total[0], 1);
         total[0] += shuffle_xor(total[0], 2);
     }
     UNROLL for (u32 i = 0; i < TILE_SUMS; i++) {
-        const u32 n = of.n[i / 2], row = to.row[i % 2];
-        const bool stores = !ONE_ROW || item() % 4 == 0;
+        const u32 n = at.tile * ROWS + rows * TILE + item() % 32 / 4 + i / 2 * 8;
+        const u32 row = to[i % 2];
         float value = total[i] * unit;
 #if BIAS
-        value += of.bias[i / 2];
+        value += HAS_BIAS ? load<C_TYPE>(bias + W_ROW(smaller(n, N - 1))) : 0;
 #endif
 #if GLU // the other row of a pair is another lane's, and all lanes take part in the shuffle
         value = activated(value, shuffle_xor(value, 4));
 #endif
-        if (stores && row != NO_ROW && n < N && HAS_COLUMN(n))
-            stg(c + (i64)row * ldc + C_COLUMN(n), rounded<C_TYPE>(value * to.factor[i % 2]));
+        if ((!ONE_ROW || item() % 4 == 0) && row != NO_ROW && n < N && HAS_COLUMN(n))
+            stg(c + (i64)row * ldc + C_COLUMN(n), rounded<C_TYPE>(value * factors[i % 2]));
     }
 }
 
@@ -1140,18 +1106,17 @@ DEVICE void add_sums(LAYER_PARAMETER walk at, float unit, const c_element *bias,
 {
     const u32 lane = item() % 32, summer = item() / 32 - WARPS - PRODUCERS;
     place<SUM_BUFFERS> buffer = {0, 0};
-    stored_rows to[SUMMER_PARTS];
+    u32 to[SUMMER_PARTS][2]; // the same in all steps: none waits for the slots that name them
+    float factors[SUMMER_PARTS][2];
 
-    UNROLL for (u32 i = 0; i < SUMMER_PARTS; i++)
-        to[i] = rows_to_store(SLOT_NAME (summer + i * SUMMERS) % M_TILES, first, m);
+    UNROLL for (u32 i = 0; i < 2 * SUMMER_PARTS; i++) {
+        const u32 tile = (summer + i / 2 * SUMMERS) % M_TILES;
+        to[i / 2][i % 2] = STORED_ROW(ONE_ROW ? 0 : tile * 8 + lane % 4 * 2 + i % 2);
+        factors[i / 2][i % 2] = ROUTING(to[i / 2][i % 2]);
+    }
     NO_UNROLL for (; at.more(); at.advance(), buffer.advance()) {
-        const bool last = CHUNKS == 1 || at.chunk + 1 == CHUNKS;
         float sums[SUMMER_PARTS][4];
-        summed_rows of[SUMMER_PARTS];
 
-        // A bias is on its way while the consumers are at work.
-        UNROLL for (u32 i = 0; i < SUMMER_PARTS; i++)
-            of[i] = rows_to_sum(LAYER_NAME at, (summer + i * SUMMERS) / M_TILES, bias);
         barrier_wait(SUMMED + buffer.at * 8, buffer.parity);
         UNROLL for (u32 i = 0; i < SUMMER_PARTS; i++) {
             if (summer + i * SUMMERS < PARTS)
@@ -1160,9 +1125,13 @@ DEVICE void add_sums(LAYER_PARAMETER walk at, float unit, const c_element *bias,
         sync_warp();
         if (lane == 0)
             barrier_arrive(DRAINED + buffer.at * 8);
+        if (CHUNKS > 1 && at.chunk + 1 < CHUNKS)
+            continue;
         UNROLL for (u32 i = 0; i < SUMMER_PARTS; i++) {
-            if (last && summer + i * SUMMERS < PARTS)
-                store_part(LAYER_NAME sums[i], of[i], to[i], unit, c, ldc);
+            const u32 part = summer + i * SUMMERS;
+            if (part < PARTS)
+                store_part(LAYER_NAME sums[i], at, part / M_TILES, to[i], factors[i], unit, bias, c,
+                           ldc);
         }
     }
 }

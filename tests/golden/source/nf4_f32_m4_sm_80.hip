@@ -702,7 +702,7 @@ DEVICE u32 code_of_word(u32 word, u32 index)
 #define SLOT_NAME
 #define A_ROW(i)      (first + smaller(i, m - 1))
 #define C_ROW(i)      (first + (i))
-// Where results of row i go in C, or NO_ROW; and what those of a row of C are multiplied by.
+// Where results of row i go in C, or NO_ROW, and what they are multiplied by.
 #define STORED_ROW(i) ((i) < m ? C_ROW(i) : NO_ROW)
 #define ROUTING(row)  1.0f
 
