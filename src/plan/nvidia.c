@@ -108,9 +108,10 @@ int64_t nvidia_codes_bytes(const struct quern_problem *q)
 
 uint32_t nvidia_shared_bytes(const struct plan *p, int64_t used)
 {
+    /* A multiprocessor has a KiB more than a workgroup can have, and takes one of each. */
     const int64_t alone = p->target->lds_bytes / 2 + 1;
 
-    return (uint32_t)(p->problem.op == QUERN_OP_MOE && used < alone ? alone : used);
+    return (uint32_t)(plan_shares_out(p) && used < alone ? alone : used);
 }
 
 int64_t nvidia_values_bytes(const struct quern_problem *q)

@@ -30,10 +30,10 @@ int64_t nvidia_codes_bytes(const struct quern_problem *q);
 /* Of a table of the sixteen values with a copy for each lane, and of those. */
 int64_t nvidia_values_bytes(const struct quern_problem *q);
 
-/* What a launch asks for of shared memory where its workgroups use so many bytes. Workgroups that
- * share themselves out among slices, some of which have nothing to do and end at once, ask for so
- * much that a multiprocessor has room for one: of launches that begin early, two could come to be
- * on the same one while another has none, and take twice as long. */
+/* Bytes of shared memory that a launch asks for, where its workgroups use so many. Of workgroups
+ * that share themselves out among slices some have no slice and end at once. If two fitted on a
+ * multiprocessor, a launch that begins early could have two there and none elsewhere, and take
+ * twice as long; so these ask for more than half. */
 uint32_t nvidia_shared_bytes(const struct plan *p, int64_t used);
 
 /* Of struct plan_template and struct plan_field: whether weights are codes, in blocks. */

@@ -131,7 +131,7 @@ struct plan {
     unsigned wave_size;     /* 32 or 64 */
     int waves;              /* of a workgroup */
     int waves_asked;        /* waves of a SIMD that the compiler must leave registers for */
-    uint32_t lds_bytes;     /* LDS of a workgroup */
+    uint32_t lds_bytes;     /* LDS of a workgroup, as much as its launch asks for */
     bool lds_at_launch;     /* a launch asks for it: the kernel's own is none */
     bool weights_once;      /* nothing reads the weights again soon: loads may bypass the caches */
     enum plan_phase phase;  /* where readers of W start along K */

@@ -196,6 +196,7 @@ static const struct plan_template templates[] = {
     {.choose = nvidia_template_of_pairs},
     {"cuda/prelude/activations"},
     {.choose = nvidia_template_of_rows},
+    {"cuda/prelude/store"},
     {"cuda/family/ring"},
     {0}};
 

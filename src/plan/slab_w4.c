@@ -239,6 +239,7 @@ static const struct plan_template templates[] = {{"cuda/prelude/ptx"},
                                                  {.choose = nvidia_template_of_pairs},
                                                  {"cuda/prelude/activations"},
                                                  {.choose = nvidia_template_of_rows},
+                                                 {"cuda/prelude/store"},
                                                  {"cuda/family/slab_w4"},
                                                  {0}};
 

@@ -474,21 +474,6 @@ def routed(op, topk_ids, device_op=None):
     return lists, True
 
 
-def side_by_side(lists):
-    """The same lists one behind another in memory, by their operands' names. What routes tokens has
-    written them just before, so a launch finds them in the second cache, where neighbours keep
-    those of the next launches; apart they would come from memory like the weights."""
-    sizes = [[-(-t.numel() // 4) * 4 for t in each] for each in lists]
-    room, at, named = on_gpu(torch.zeros, sum(map(sum, sizes)), dtype=torch.int32), 0, []
-    for each, its in zip(lists, sizes):
-        parts = []
-        for t, size in zip(each, its):
-            parts.append(room[at:at + t.numel()].copy_(t))
-            at += size
-        named.append(dict(zip(("rows", "experts", "rows_used"), parts)))
-    return named
-
-
 def check_mixture(ctx, words, experts, top_k, n, k, act):
     kind = "fp8" if "a=fp8" in words else "bf16"
     wide = f"op=moe {words.replace(' a=fp8', '')} n={n} k={k} a={kind} c=bf16 experts={experts} "
@@ -602,8 +587,8 @@ def time_mixture(ctx, name, words, experts, top_k, n, k):
                 m, experts).topk(top_k).indices
             distinct += ids.unique().numel() / LAUNCHES
             chosen.append(ids)
-            lists.append(routed(op, ids.to(torch.int32).numpy())[0])
-        lists = side_by_side(lists)
+            lists.append(dict(zip(("rows", "experts", "rows_used"),
+                                  routed(op, ids.to(torch.int32).numpy())[0])))
         x = on_gpu(torch.randn, m, k, dtype=torch.bfloat16)
         y = on_gpu(torch.empty, m * top_k, n, dtype=torch.bfloat16)
         plain, early = (microseconds(lambda i: launch(op, m, a=x, c=y, early=e, **operands,

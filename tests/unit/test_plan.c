@@ -1091,9 +1091,9 @@ static void test_registers_are_shared_out(void **state)
     assert_in_range(sharing, 1000, INT_MAX);
 }
 
-/* Of a mixture's kernels a multiprocessor holds one workgroup at a time: it has room for that of a
- * workgroup's largest, and of each workgroup for a KiB of the system's (CUDA C++ programming guide,
- * "Shared memory" of compute capabilities 9.0 and later). */
+/* Of a mixture's kernels a multiprocessor holds one workgroup at a time. It has 1 KiB of shared
+ * memory more than the largest workgroup may ask for, and takes 1 KiB of each (CUDA C++ programming
+ * guide, "Shared memory" of compute capabilities 9.0 and later). */
 static void test_workgroups_that_share_out_are_alone(void **state)
 {
     static const char *const problems[] = {

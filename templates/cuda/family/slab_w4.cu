@@ -296,8 +296,6 @@ DEVICE void multiply(float (&sums)[SUMS], decoded &weights, const row_scales &up
     products_wait<0>();
 }
 
-typedef typename element_of<C_TYPE>::type c_element;
-
 // Adds what the groups that share a slab have, in the first of them; others are done.
 DEVICE bool add_parts(float (&sums)[SUMS], u32 warp, u32 k_part)
 {
@@ -314,32 +312,6 @@ DEVICE bool add_parts(float (&sums)[SUMS], u32 warp, u32 k_part)
                 SUMS_AT + (((p - 1) * SLABS * 4 + own) * SUMS + j) * SUMS_APART + lane * 4);
     }
     return k_part == 0;
-}
-
-DEVICE void store(SLOT_PARAMETER const float (&sums)[SUMS], u32 n, const c_element *bias,
-                  c_element *c, u32 first, u32 m, i64 ldc)
-{
-    u32 rows[2] = {};
-    float factors[2] = {};
-
-    UNROLL for (u32 j = 0; j < SUMS; j++) {
-        if (j % 4 == 0) { // of each four sums two are of the same row of C
-            UNROLL for (u32 i = 0; i < 2; i++)
-                rows[i] = STORED_ROW(j / 4 * 8 + item() % 4 * 2 + i);
-            UNROLL for (u32 i = 0; i < 2; i++)
-                factors[i] = ROUTING(rows[i]);
-        }
-        const u32 own = n + j / 2 % 2 * 8, row = rows[j % 2];
-        float value = sums[j] * CODE_UNIT;
-#if BIAS
-        value += load<C_TYPE>(bias + W_ROW(smaller(own, N - 1)));
-#endif
-#if GLU // the other row of a pair is another lane's, and all lanes take part in the shuffle
-        value = activated(value, shuffle_xor(value, 4));
-#endif
-        if (row != NO_ROW && own < N && HAS_COLUMN(own))
-            stg(c + (i64)row * ldc + C_COLUMN(own), rounded<C_TYPE>(value * factors[j % 2]));
-    }
 }
 
 DEVICE void consume(SCALE_OPERANDS SLOT_PARAMETER walk at, const c_element *bias, c_element *c,
@@ -379,8 +351,12 @@ DEVICE void consume(SCALE_OPERANDS SLOT_PARAMETER walk at, const c_element *bias
             if (lane == 0)
                 barrier_arrive(EMPTY + at.stage * 8);
         }
-        if ((K_PARTS == 1 || add_parts(sums, warp, k_part)) && in_tile < ROWS)
-            store(SLOT_NAME sums, n, bias, c, first, m, ldc);
+        if ((K_PARTS > 1 && !add_parts(sums, warp, k_part)) || in_tile >= ROWS)
+            continue;
+        UNROLL for (u32 j = 0; j < SUMS; j += 4)
+            store_results<4>(sums + j, CODE_UNIT, n,
+                             rows_to_store<2>(SLOT_NAME j * 2 + lane % 4 * 2, first, m), bias, c,
+                             ldc);
     }
 }
 

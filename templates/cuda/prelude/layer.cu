@@ -50,7 +50,6 @@ extern const layer_numbers the_layer;
 #else
 #define W_ROW(n) (n)
 #endif
-constexpr u32 NO_ROW = ~0u; // of C, where results are not stored
 #if GLU
 #define C_COLUMN(n)   ((n) / 2)
 #define HAS_COLUMN(n) ((n) % 2 == 0)

@@ -17,6 +17,7 @@
 #define C_ROW(i)           ldg_late(choices + first + (i))
 #define A_ROW(i)           (smaller(C_ROW(i), m - 1) / TOP_K)
 // Where results of slot i go in C, or NO_ROW, and what they are multiplied by: loads both.
+constexpr u32 NO_ROW = ~0u;
 #define STORED_ROW(i)      row_or_none(C_ROW(i), m)
 #define ROUTING(row)       ((row) != NO_ROW && routing ? ldg_late(routing + (row)) : 1.0f)
 

@@ -491,7 +491,6 @@ extern const layer_numbers the_layer;
 #else
 #define W_ROW(n) (n)
 #endif
-constexpr u32 NO_ROW = ~0u; // of C, where results are not stored
 #if GLU
 #define C_COLUMN(n)   ((n) / 2)
 #define HAS_COLUMN(n) ((n) % 2 == 0)
@@ -765,8 +764,56 @@ template <bool ALIGNED> DEVICE void load_a_piece(const void *from, u32 *to)
 #define A_ROW(i)      (first + smaller(i, m - 1))
 #define C_ROW(i)      (first + (i))
 // Where results of row i go in C, or NO_ROW, and what they are multiplied by.
+constexpr u32 NO_ROW = ~0u;
 #define STORED_ROW(i) ((i) < m ? C_ROW(i) : NO_ROW)
 #define ROUTING(row)  1.0f
+
+// ---- cuda/prelude/store ----
+// How kernels on matrix units store C: of a product a lane has sums of rows n and n + 8 of W, each
+// with two rows of A.
+
+typedef typename element_of<C_TYPE>::type c_element;
+
+// Where results of COUNT neighbouring rows of A go in C, from row `at` of the slice on, and what
+// they are multiplied by. Where slots name the rows, all are loaded at once.
+struct stored_rows {
+    u32 row[2];
+    float factor[2];
+};
+template <u32 COUNT> DEVICE stored_rows rows_to_store(SLOT_PARAMETER u32 at, u32 first, u32 m)
+{
+    stored_rows to = {};
+
+    UNROLL for (u32 i = 0; i < COUNT; i++)
+        to.row[i] = STORED_ROW(at + i);
+    UNROLL for (u32 i = 0; i < COUNT; i++)
+        to.factor[i] = ROUTING(to.row[i]);
+    return to;
+}
+
+// Stores COUNT sums, four or the first of them.
+template <u32 COUNT>
+DEVICE void store_results(LAYER_PARAMETER const float *sums, float unit, u32 n,
+                          const stored_rows &to, const c_element *bias, c_element *c, i64 ldc)
+{
+    float biases[2] = {};
+
+#if BIAS
+    UNROLL for (u32 i = 0; i < divide_up(COUNT, 2); i++)
+        biases[i] = HAS_BIAS ? load<C_TYPE>(bias + W_ROW(smaller(n + i * 8, N - 1))) : 0;
+#endif
+    UNROLL for (u32 i = 0; i < COUNT; i++) {
+        const u32 own = n + i / 2 * 8, row = to.row[i % 2];
+        float value = sums[i] * unit;
+        if (BIAS)
+            value += biases[i / 2];
+#if GLU // the other row of a pair is another lane's, and all lanes take part in the shuffle
+        value = activated(value, shuffle_xor(value, 4));
+#endif
+        if (row != NO_ROW && own < N && HAS_COLUMN(own))
+            stg(c + (i64)row * ldc + C_COLUMN(own), rounded<C_TYPE>(value * to.factor[i % 2]));
+    }
+}
 
 // ---- cuda/family/ring ----
 // Products of few rows of A with weights of 4, 8 or 16 bits, by matrix units, for GPUs that copy in
@@ -997,7 +1044,8 @@ DEVICE void make_barriers()
 
 // A warp that copies: what there is to copy, or where there are two such warps the first the
 // weights and the second their scales. The first makes the mbarriers, for which the second waits at
-// named barrier 2, and all others at 1; but not before registers are handed over, which would wait.
+// named barrier 2, and all others at 1. In a mixture it has made them while it waited for choices;
+// else it must not before it hands registers over, for which consumers wait.
 template <bool FIRST> DEVICE void produce(LAYER_PARAMETER SCALE_OPERANDS const u8 *b, walk at)
 {
     constexpr bool ALONE = PRODUCERS == 1;
@@ -1056,8 +1104,6 @@ DEVICE u32 sums_at(u32 buffer, u32 warp, u32 tile, u32 lane)
     return SUMS + (block * TILE_SUMS + lane / LANES) * SUMS_APART + lane % LANES * (4 * TILE_SUMS);
 }
 
-typedef typename element_of<C_TYPE>::type c_element;
-
 // What a summer has of a step: of each part, a row group's sums with eight rows of A, or one.
 constexpr u32 PARTS = ROW_WARPS * M_TILES, SUMMER_PARTS = divide_up(PARTS, SUMMERS);
 
@@ -1077,42 +1123,18 @@ DEVICE void add_warps(LAYER_PARAMETER float (&total)[4], const walk &at, u32 buf
         store_sums(kept, total);
 }
 
-// Stores a part in two rows of C, or in one; its sums are multiplied by the rows' factors.
-DEVICE void store_part(LAYER_PARAMETER float (&total)[4], const walk &at, u32 rows,
-                       const u32 (&to)[2], const float (&factors)[2], float unit,
-                       const c_element *bias, c_element *c, i64 ldc)
-{
-    if (ONE_ROW) { // four lanes have sums of the same row of W, each of other units
-        total[0] += shuffle_xor(total[0], 1);
-        total[0] += shuffle_xor(total[0], 2);
-    }
-    UNROLL for (u32 i = 0; i < TILE_SUMS; i++) {
-        const u32 n = at.tile * ROWS + rows * TILE + item() % 32 / 4 + i / 2 * 8;
-        const u32 row = to[i % 2];
-        float value = total[i] * unit;
-#if BIAS
-        value += HAS_BIAS ? load<C_TYPE>(bias + W_ROW(smaller(n, N - 1))) : 0;
-#endif
-#if GLU // the other row of a pair is another lane's, and all lanes take part in the shuffle
-        value = activated(value, shuffle_xor(value, 4));
-#endif
-        if ((!ONE_ROW || item() % 4 == 0) && row != NO_ROW && n < N && HAS_COLUMN(n))
-            stg(c + (i64)row * ldc + C_COLUMN(n), rounded<C_TYPE>(value * factors[i % 2]));
-    }
-}
-
 DEVICE void add_sums(LAYER_PARAMETER walk at, float unit, const c_element *bias,
                      SLOT_PARAMETER c_element *c, u32 first, u32 m, i64 ldc)
 {
     const u32 lane = item() % 32, summer = item() / 32 - WARPS - PRODUCERS;
     place<SUM_BUFFERS> buffer = {0, 0};
-    u32 to[SUMMER_PARTS][2]; // the same in all steps: none waits for the slots that name them
-    float factors[SUMMER_PARTS][2];
+    stored_rows to[SUMMER_PARTS]; // the same in all steps: none waits for slots that name them
 
-    UNROLL for (u32 i = 0; i < 2 * SUMMER_PARTS; i++) {
-        const u32 tile = (summer + i / 2 * SUMMERS) % M_TILES;
-        to[i / 2][i % 2] = STORED_ROW(ONE_ROW ? 0 : tile * 8 + lane % 4 * 2 + i % 2);
-        factors[i / 2][i % 2] = ROUTING(to[i / 2][i % 2]);
+    UNROLL for (u32 i = 0; i < SUMMER_PARTS; i++) {
+        const u32 at = ONE_ROW ? 0 : (summer + i * SUMMERS) % M_TILES * 8 + lane % 4 * 2;
+        to[i] = rows_to_store<ONE_ROW ? 1 : 2>(SLOT_NAME at, first, m);
+        if (ONE_ROW && lane % 4) // whose sums lane 0 of the four has
+            to[i].row[0] = NO_ROW;
     }
     NO_UNROLL for (; at.more(); at.advance(), buffer.advance()) {
         float sums[SUMMER_PARTS][4];
@@ -1129,9 +1151,15 @@ DEVICE void add_sums(LAYER_PARAMETER walk at, float unit, const c_element *bias,
             continue;
         UNROLL for (u32 i = 0; i < SUMMER_PARTS; i++) {
             const u32 part = summer + i * SUMMERS;
-            if (part < PARTS)
-                store_part(LAYER_NAME sums[i], at, part / M_TILES, to[i], factors[i], unit, bias, c,
-                           ldc);
+            if (part >= PARTS)
+                continue;
+            if (ONE_ROW) { // four lanes have sums of the same row of W, each of other units
+                sums[i][0] += shuffle_xor(sums[i][0], 1);
+                sums[i][0] += shuffle_xor(sums[i][0], 2);
+            }
+            store_results<TILE_SUMS>(LAYER_NAME sums[i], unit,
+                                     at.tile * ROWS + part / M_TILES * TILE + lane / 4, to[i], bias,
+                                     c, ldc);
         }
     }
 }
@@ -1494,8 +1522,11 @@ KERNEL(SYMBOL, WAVES * 32)
     let_next_launch_begin();
     check_shared_start();
 #if MOE
-    if (warp == WARPS && one_lane()) // in front of what a mixture waits for
-        make_barriers();
+    if (warp == WARPS) { // in front of what a mixture waits for (produce)
+        if (one_lane())
+            make_barriers();
+        sync_warp();
+    }
     ENTER_SLOTS
     const share part =
         share_out(group_x(), (u32)workgroups, slices_in_use(used, (u32)slices));

@@ -564,7 +564,6 @@ extern const layer_numbers the_layer;
 #else
 #define W_ROW(n) (n)
 #endif
-constexpr u32 NO_ROW = ~0u; // of C, where results are not stored
 #if GLU
 #define C_COLUMN(n)   ((n) / 2)
 #define HAS_COLUMN(n) ((n) % 2 == 0)
@@ -845,8 +844,56 @@ template <bool ALIGNED> DEVICE void load_a_piece(const void *from, u32 *to)
 #define A_ROW(i)      (first + smaller(i, m - 1))
 #define C_ROW(i)      (first + (i))
 // Where results of row i go in C, or NO_ROW, and what they are multiplied by.
+constexpr u32 NO_ROW = ~0u;
 #define STORED_ROW(i) ((i) < m ? C_ROW(i) : NO_ROW)
 #define ROUTING(row)  1.0f
+
+// ---- cuda/prelude/store ----
+// How kernels on matrix units store C: of a product a lane has sums of rows n and n + 8 of W, each
+// with two rows of A.
+
+typedef typename element_of<C_TYPE>::type c_element;
+
+// Where results of COUNT neighbouring rows of A go in C, from row `at` of the slice on, and what
+// they are multiplied by. Where slots name the rows, all are loaded at once.
+struct stored_rows {
+    u32 row[2];
+    float factor[2];
+};
+template <u32 COUNT> DEVICE stored_rows rows_to_store(SLOT_PARAMETER u32 at, u32 first, u32 m)
+{
+    stored_rows to = {};
+
+    UNROLL for (u32 i = 0; i < COUNT; i++)
+        to.row[i] = STORED_ROW(at + i);
+    UNROLL for (u32 i = 0; i < COUNT; i++)
+        to.factor[i] = ROUTING(to.row[i]);
+    return to;
+}
+
+// Stores COUNT sums, four or the first of them.
+template <u32 COUNT>
+DEVICE void store_results(LAYER_PARAMETER const float *sums, float unit, u32 n,
+                          const stored_rows &to, const c_element *bias, c_element *c, i64 ldc)
+{
+    float biases[2] = {};
+
+#if BIAS
+    UNROLL for (u32 i = 0; i < divide_up(COUNT, 2); i++)
+        biases[i] = HAS_BIAS ? load<C_TYPE>(bias + W_ROW(smaller(n + i * 8, N - 1))) : 0;
+#endif
+    UNROLL for (u32 i = 0; i < COUNT; i++) {
+        const u32 own = n + i / 2 * 8, row = to.row[i % 2];
+        float value = sums[i] * unit;
+        if (BIAS)
+            value += biases[i / 2];
+#if GLU // the other row of a pair is another lane's, and all lanes take part in the shuffle
+        value = activated(value, shuffle_xor(value, 4));
+#endif
+        if (row != NO_ROW && own < N && HAS_COLUMN(own))
+            stg(c + (i64)row * ldc + C_COLUMN(own), rounded<C_TYPE>(value * to.factor[i % 2]));
+    }
+}
 
 // ---- cuda/family/slab_w4 ----
 // Products of more than a few rows of A with 4-bit weights, for GPUs whose matrix units four warps
@@ -1146,8 +1193,6 @@ DEVICE void multiply(float (&sums)[SUMS], decoded &weights, const row_scales &up
     products_wait<0>();
 }
 
-typedef typename element_of<C_TYPE>::type c_element;
-
 // Adds what the groups that share a slab have, in the first of them; others are done.
 DEVICE bool add_parts(float (&sums)[SUMS], u32 warp, u32 k_part)
 {
@@ -1164,32 +1209,6 @@ DEVICE bool add_parts(float (&sums)[SUMS], u32 warp, u32 k_part)
                 SUMS_AT + (((p - 1) * SLABS * 4 + own) * SUMS + j) * SUMS_APART + lane * 4);
     }
     return k_part == 0;
-}
-
-DEVICE void store(SLOT_PARAMETER const float (&sums)[SUMS], u32 n, const c_element *bias,
-                  c_element *c, u32 first, u32 m, i64 ldc)
-{
-    u32 rows[2] = {};
-    float factors[2] = {};
-
-    UNROLL for (u32 j = 0; j < SUMS; j++) {
-        if (j % 4 == 0) { // of each four sums two are of the same row of C
-            UNROLL for (u32 i = 0; i < 2; i++)
-                rows[i] = STORED_ROW(j / 4 * 8 + item() % 4 * 2 + i);
-            UNROLL for (u32 i = 0; i < 2; i++)
-                factors[i] = ROUTING(rows[i]);
-        }
-        const u32 own = n + j / 2 % 2 * 8, row = rows[j % 2];
-        float value = sums[j] * CODE_UNIT;
-#if BIAS
-        value += load<C_TYPE>(bias + W_ROW(smaller(own, N - 1)));
-#endif
-#if GLU // the other row of a pair is another lane's, and all lanes take part in the shuffle
-        value = activated(value, shuffle_xor(value, 4));
-#endif
-        if (row != NO_ROW && own < N && HAS_COLUMN(own))
-            stg(c + (i64)row * ldc + C_COLUMN(own), rounded<C_TYPE>(value * factors[j % 2]));
-    }
 }
 
 DEVICE void consume(SCALE_OPERANDS SLOT_PARAMETER walk at, const c_element *bias, c_element *c,
@@ -1229,8 +1248,12 @@ DEVICE void consume(SCALE_OPERANDS SLOT_PARAMETER walk at, const c_element *bias
             if (lane == 0)
                 barrier_arrive(EMPTY + at.stage * 8);
         }
-        if ((K_PARTS == 1 || add_parts(sums, warp, k_part)) && in_tile < ROWS)
-            store(SLOT_NAME sums, n, bias, c, first, m, ldc);
+        if ((K_PARTS > 1 && !add_parts(sums, warp, k_part)) || in_tile >= ROWS)
+            continue;
+        UNROLL for (u32 j = 0; j < SUMS; j += 4)
+            store_results<4>(sums + j, CODE_UNIT, n,
+                             rows_to_store<2>(SLOT_NAME j * 2 + lane % 4 * 2, first, m), bias, c,
+                             ldc);
     }
 }
 

@@ -471,7 +471,6 @@ extern const layer_numbers the_layer;
 #else
 #define W_ROW(n) (n)
 #endif
-constexpr u32 NO_ROW = ~0u; // of C, where results are not stored
 #if GLU
 #define C_COLUMN(n)   ((n) / 2)
 #define HAS_COLUMN(n) ((n) % 2 == 0)
@@ -703,6 +702,7 @@ DEVICE u32 code_of_word(u32 word, u32 index)
 #define A_ROW(i)      (first + smaller(i, m - 1))
 #define C_ROW(i)      (first + (i))
 // Where results of row i go in C, or NO_ROW, and what they are multiplied by.
+constexpr u32 NO_ROW = ~0u;
 #define STORED_ROW(i) ((i) < m ? C_ROW(i) : NO_ROW)
 #define ROUTING(row)  1.0f
 
