@@ -225,10 +225,9 @@ DEVICE void make_barriers()
     barrier_init_fence();
 }
 
-// A warp that copies: what there is to copy, or where there are two such warps the first the
-// weights and the second their scales. The first makes the mbarriers, for which the second waits at
-// named barrier 2, and all others at 1. In a mixture it has made them while it waited for choices;
-// else it must not before it hands registers over, for which consumers wait.
+// A warp that copies: all, or where there are two such warps the first weights and the second their
+// scales. The first makes the mbarriers, for which the second waits at named barrier 2, all others
+// at 1. A mixture's are made at the kernel's head: others would hold up registers there.
 template <bool FIRST> DEVICE void produce(LAYER_PARAMETER SCALE_OPERANDS const u8 *b, walk at)
 {
     constexpr bool ALONE = PRODUCERS == 1;
@@ -287,10 +286,10 @@ DEVICE u32 sums_at(u32 buffer, u32 warp, u32 tile, u32 lane)
     return SUMS + (block * TILE_SUMS + lane / LANES) * SUMS_APART + lane % LANES * (4 * TILE_SUMS);
 }
 
-// What a summer has of a step: of each part, a row group's sums with eight rows of A, or one.
+// A summer's parts of a step: each a row group's sums with eight rows of A, or one.
 constexpr u32 PARTS = ROW_WARPS * M_TILES, SUMMER_PARTS = divide_up(PARTS, SUMMERS);
 
-// Adds what the warps that share a row group have, and what chunks of K before left.
+// Sums what a row group's warps have, and what chunks of K before left.
 DEVICE void add_warps(LAYER_PARAMETER float (&total)[4], const walk &at, u32 buffer, u32 part)
 {
     const u32 lane = item() % 32, rows = part / M_TILES, tile = part % M_TILES;
@@ -311,12 +310,12 @@ DEVICE void add_sums(LAYER_PARAMETER walk at, float unit, const c_element *bias,
 {
     const u32 lane = item() % 32, summer = item() / 32 - WARPS - PRODUCERS;
     place<SUM_BUFFERS> buffer = {0, 0};
-    stored_rows to[SUMMER_PARTS]; // the same in all steps: none waits for slots that name them
+    stored_rows to[SUMMER_PARTS]; // loaded once, as they are the same in all steps
 
     UNROLL for (u32 i = 0; i < SUMMER_PARTS; i++) {
         const u32 at = ONE_ROW ? 0 : (summer + i * SUMMERS) % M_TILES * 8 + lane % 4 * 2;
         to[i] = rows_to_store<ONE_ROW ? 1 : 2>(SLOT_NAME at, first, m);
-        if (ONE_ROW && lane % 4) // whose sums lane 0 of the four has
+        if (ONE_ROW && lane % 4) // the first of four lanes stores their sum
             to[i].row[0] = NO_ROW;
     }
     NO_UNROLL for (; at.more(); at.advance(), buffer.advance()) {

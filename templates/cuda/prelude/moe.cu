@@ -16,8 +16,7 @@
 #define SLOT_NAME          choices, routing,
 #define C_ROW(i)           ldg_late(choices + first + (i))
 #define A_ROW(i)           (smaller(C_ROW(i), m - 1) / TOP_K)
-// Where results of slot i go in C, or NO_ROW, and what they are multiplied by: loads both.
-constexpr u32 NO_ROW = ~0u;
+// The row of C that slot i's results go to, or NO_ROW, and a row's factor: each of them a load.
 #define STORED_ROW(i)      row_or_none(C_ROW(i), m)
 #define ROUTING(row)       ((row) != NO_ROW && routing ? ldg_late(routing + (row)) : 1.0f)
 

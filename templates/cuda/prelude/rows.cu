@@ -9,7 +9,6 @@
 #define SLOT_NAME
 #define A_ROW(i)      (first + smaller(i, m - 1))
 #define C_ROW(i)      (first + (i))
-// Where results of row i go in C, or NO_ROW, and what they are multiplied by.
-constexpr u32 NO_ROW = ~0u;
+// The row of C that row i's results go to, or NO_ROW, and a row's factor.
 #define STORED_ROW(i) ((i) < m ? C_ROW(i) : NO_ROW)
 #define ROUTING(row)  1.0f

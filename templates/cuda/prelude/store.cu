@@ -4,8 +4,7 @@
 
 typedef typename element_of<C_TYPE>::type c_element;
 
-// Where results of COUNT neighbouring rows of A go in C, from row `at` of the slice on, and what
-// they are multiplied by. Where slots name the rows, all are loaded at once.
+// Where results of COUNT rows of a slice go, and their factors. Loads of both rows begin at once.
 struct stored_rows {
     u32 row[2];
     float factor[2];
@@ -21,7 +20,7 @@ template <u32 COUNT> DEVICE stored_rows rows_to_store(SLOT_PARAMETER u32 at, u32
     return to;
 }
 
-// Stores COUNT sums, four or the first of them.
+// Stores sums, times `unit`: all four, or with COUNT 1 the first.
 template <u32 COUNT>
 DEVICE void store_results(LAYER_PARAMETER const float *sums, float unit, u32 n,
                           const stored_rows &to, const c_element *bias, c_element *c, i64 ldc)

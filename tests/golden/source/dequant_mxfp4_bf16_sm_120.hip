@@ -460,6 +460,8 @@ extern const layer_numbers the_layer;
 #define NEIGHBOURS_AT_ONCE true // whether scales of neighbours are aligned for loads of several
 #define A_BLOCK_SCALED     0
 
+constexpr u32 NO_ROW = ~0u; // of C: results are not stored
+
 // Gate and up, two rows of W, become a column of C where there is a GLU. A kernel counts rows so
 // that the two are neighbours, the gate first, at 2i and 2i + 1; W_ROW is where such a row stands
 // in W, and so with its scales and its bias. The sum of two rows, of which the first is even, has

@@ -555,6 +555,8 @@ extern const layer_numbers the_layer;
 #define NEIGHBOURS_AT_ONCE true // whether scales of neighbours are aligned for loads of several
 #define A_BLOCK_SCALED     0
 
+constexpr u32 NO_ROW = ~0u; // of C: results are not stored
+
 // Gate and up, two rows of W, become a column of C where there is a GLU. A kernel counts rows so
 // that the two are neighbours, the gate first, at 2i and 2i + 1; W_ROW is where such a row stands
 // in W, and so with its scales and its bias. The sum of two rows, of which the first is even, has
@@ -843,8 +845,7 @@ template <bool ALIGNED> DEVICE void load_a_piece(const void *from, u32 *to)
 #define SLOT_NAME
 #define A_ROW(i)      (first + smaller(i, m - 1))
 #define C_ROW(i)      (first + (i))
-// Where results of row i go in C, or NO_ROW, and what they are multiplied by.
-constexpr u32 NO_ROW = ~0u;
+// The row of C that row i's results go to, or NO_ROW, and a row's factor.
 #define STORED_ROW(i) ((i) < m ? C_ROW(i) : NO_ROW)
 #define ROUTING(row)  1.0f
 
@@ -854,8 +855,7 @@ constexpr u32 NO_ROW = ~0u;
 
 typedef typename element_of<C_TYPE>::type c_element;
 
-// Where results of COUNT neighbouring rows of A go in C, from row `at` of the slice on, and what
-// they are multiplied by. Where slots name the rows, all are loaded at once.
+// Where results of COUNT rows of a slice go, and their factors. Loads of both rows begin at once.
 struct stored_rows {
     u32 row[2];
     float factor[2];
@@ -871,7 +871,7 @@ template <u32 COUNT> DEVICE stored_rows rows_to_store(SLOT_PARAMETER u32 at, u32
     return to;
 }
 
-// Stores COUNT sums, four or the first of them.
+// Stores sums, times `unit`: all four, or with COUNT 1 the first.
 template <u32 COUNT>
 DEVICE void store_results(LAYER_PARAMETER const float *sums, float unit, u32 n,
                           const stored_rows &to, const c_element *bias, c_element *c, i64 ldc)

@@ -462,6 +462,8 @@ extern const layer_numbers the_layer;
 #define NEIGHBOURS_AT_ONCE true // whether scales of neighbours are aligned for loads of several
 #define A_BLOCK_SCALED     0
 
+constexpr u32 NO_ROW = ~0u; // of C: results are not stored
+
 // Gate and up, two rows of W, become a column of C where there is a GLU. A kernel counts rows so
 // that the two are neighbours, the gate first, at 2i and 2i + 1; W_ROW is where such a row stands
 // in W, and so with its scales and its bias. The sum of two rows, of which the first is even, has
@@ -701,8 +703,7 @@ DEVICE u32 code_of_word(u32 word, u32 index)
 #define SLOT_NAME
 #define A_ROW(i)      (first + smaller(i, m - 1))
 #define C_ROW(i)      (first + (i))
-// Where results of row i go in C, or NO_ROW, and what they are multiplied by.
-constexpr u32 NO_ROW = ~0u;
+// The row of C that row i's results go to, or NO_ROW, and a row's factor.
 #define STORED_ROW(i) ((i) < m ? C_ROW(i) : NO_ROW)
 #define ROUTING(row)  1.0f
 

@@ -478,6 +478,8 @@ extern const layer_numbers the_layer;
 #define NEIGHBOURS_AT_ONCE true // whether scales of neighbours are aligned for loads of several
 #define A_BLOCK_SCALED     0
 
+constexpr u32 NO_ROW = ~0u; // of C: results are not stored
+
 // Gate and up, two rows of W, become a column of C where there is a GLU. A kernel counts rows so
 // that the two are neighbours, the gate first, at 2i and 2i + 1; W_ROW is where such a row stands
 // in W, and so with its scales and its bias. The sum of two rows, of which the first is even, has
@@ -610,8 +612,7 @@ template <bool ALIGNED> DEVICE void load_a_piece(const void *from, u32 *to)
 #define SLOT_NAME
 #define A_ROW(i)      (first + smaller(i, m - 1))
 #define C_ROW(i)      (first + (i))
-// Where results of row i go in C, or NO_ROW, and what they are multiplied by.
-constexpr u32 NO_ROW = ~0u;
+// The row of C that row i's results go to, or NO_ROW, and a row's factor.
 #define STORED_ROW(i) ((i) < m ? C_ROW(i) : NO_ROW)
 #define ROUTING(row)  1.0f
 
@@ -621,8 +622,7 @@ constexpr u32 NO_ROW = ~0u;
 
 typedef typename element_of<C_TYPE>::type c_element;
 
-// Where results of COUNT neighbouring rows of A go in C, from row `at` of the slice on, and what
-// they are multiplied by. Where slots name the rows, all are loaded at once.
+// Where results of COUNT rows of a slice go, and their factors. Loads of both rows begin at once.
 struct stored_rows {
     u32 row[2];
     float factor[2];
@@ -638,7 +638,7 @@ template <u32 COUNT> DEVICE stored_rows rows_to_store(SLOT_PARAMETER u32 at, u32
     return to;
 }
 
-// Stores COUNT sums, four or the first of them.
+// Stores sums, times `unit`: all four, or with COUNT 1 the first.
 template <u32 COUNT>
 DEVICE void store_results(LAYER_PARAMETER const float *sums, float unit, u32 n,
                           const stored_rows &to, const c_element *bias, c_element *c, i64 ldc)
@@ -889,10 +889,9 @@ DEVICE void make_barriers()
     barrier_init_fence();
 }
 
-// A warp that copies: what there is to copy, or where there are two such warps the first the
-// weights and the second their scales. The first makes the mbarriers, for which the second waits at
-// named barrier 2, and all others at 1. In a mixture it has made them while it waited for choices;
-// else it must not before it hands registers over, for which consumers wait.
+// A warp that copies: all, or where there are two such warps the first weights and the second their
+// scales. The first makes the mbarriers, for which the second waits at named barrier 2, all others
+// at 1. A mixture's are made at the kernel's head: others would hold up registers there.
 template <bool FIRST> DEVICE void produce(LAYER_PARAMETER SCALE_OPERANDS const u8 *b, walk at)
 {
     constexpr bool ALONE = PRODUCERS == 1;
@@ -951,10 +950,10 @@ DEVICE u32 sums_at(u32 buffer, u32 warp, u32 tile, u32 lane)
     return SUMS + (block * TILE_SUMS + lane / LANES) * SUMS_APART + lane % LANES * (4 * TILE_SUMS);
 }
 
-// What a summer has of a step: of each part, a row group's sums with eight rows of A, or one.
+// A summer's parts of a step: each a row group's sums with eight rows of A, or one.
 constexpr u32 PARTS = ROW_WARPS * M_TILES, SUMMER_PARTS = divide_up(PARTS, SUMMERS);
 
-// Adds what the warps that share a row group have, and what chunks of K before left.
+// Sums what a row group's warps have, and what chunks of K before left.
 DEVICE void add_warps(LAYER_PARAMETER float (&total)[4], const walk &at, u32 buffer, u32 part)
 {
     const u32 lane = item() % 32, rows = part / M_TILES, tile = part % M_TILES;
@@ -975,12 +974,12 @@ DEVICE void add_sums(LAYER_PARAMETER walk at, float unit, const c_element *bias,
 {
     const u32 lane = item() % 32, summer = item() / 32 - WARPS - PRODUCERS;
     place<SUM_BUFFERS> buffer = {0, 0};
-    stored_rows to[SUMMER_PARTS]; // the same in all steps: none waits for slots that name them
+    stored_rows to[SUMMER_PARTS]; // loaded once, as they are the same in all steps
 
     UNROLL for (u32 i = 0; i < SUMMER_PARTS; i++) {
         const u32 at = ONE_ROW ? 0 : (summer + i * SUMMERS) % M_TILES * 8 + lane % 4 * 2;
         to[i] = rows_to_store<ONE_ROW ? 1 : 2>(SLOT_NAME at, first, m);
-        if (ONE_ROW && lane % 4) // whose sums lane 0 of the four has
+        if (ONE_ROW && lane % 4) // the first of four lanes stores their sum
             to[i].row[0] = NO_ROW;
     }
     NO_UNROLL for (; at.more(); at.advance(), buffer.advance()) {
