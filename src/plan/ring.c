@@ -15,7 +15,8 @@
 #define WAVES_MAX   20    /* of a block: with more a launch gives a lane fewer than 96 registers */
 #define SUMS_MAX    256   /* of 128 bytes each, in the table's free half */
 #define KEPT_BYTES  49152 /* most, of sums of chunks before */
-#define COLUMNS_MAX 512   /* of a consumer in a chunk; with one row of A twice as many */
+#define COLUMNS_ONE 1280  /* with one row of A */
+#define COLUMNS_MAX 512   /* of a consumer in a chunk */
 #define ROW_WARPS   4     /* most */
 #define SUMMERS_MAX 4
 /* A shape is tried with every number of stages if it seems to take less than so much of the time of
@@ -78,18 +79,9 @@ static bool stages_promise(struct plan *p, int64_t other, int most,
     return model_faster(p, last, PROMISE_PERCENT);
 }
 
-/* Every number of stages that fits, for waves and units that are set. */
+/* Every number of stages that fits, for a shape that is set but for these. */
 static void try_stages(struct plan *p, struct model_ranking *ranking)
 {
-    p->ring.span = span_of(p);
-    p->rows_per_workgroup = (int)ring_stage_rows(p);
-    p->row_groups = model_ceil_div(p->problem.n, p->rows_per_workgroup);
-    p->ring.batch = batch_of(p);
-    p->ring.sum_buffers = 2 * ring_sums(p) <= SUMS_MAX ? 2 : 1;
-    if (p->ring.sum_buffers * ring_sums(p) > SUMS_MAX || !p->ring.batch ||
-        ring_registers(p) > ring_registers_max(p))
-        return;
-
     const int64_t other = ring_other_bytes(p);
     const int64_t fit = (p->target->lds_bytes - other) / p->ring.stage_bytes;
     const int most = fit < RING_STAGES_MAX ? (int)fit : RING_STAGES_MAX;
@@ -100,6 +92,23 @@ static void try_stages(struct plan *p, struct model_ranking *ranking)
         set_stages(p, other, stages);
         model_put(ranking, p);
     }
+}
+
+/* Every number of portions, for waves and units that are set. */
+static void try_portions(struct plan *p, struct model_ranking *ranking)
+{
+    p->ring.span = span_of(p);
+    p->rows_per_workgroup = (int)ring_stage_rows(p);
+    p->row_groups = model_ceil_div(p->problem.n, p->rows_per_workgroup);
+    p->ring.batch = batch_of(p);
+    p->ring.sum_buffers = 2 * ring_sums(p) <= SUMS_MAX ? 2 : 1;
+    if (p->ring.sum_buffers * ring_sums(p) > SUMS_MAX || !p->ring.batch ||
+        ring_registers(p) > ring_registers_max(p))
+        return;
+
+    for (p->ring.portions = 1; p->ring.portions <= RING_PORTIONS_MAX; p->ring.portions *= 2)
+        if (ring_portions_fit(p))
+            try_stages(p, ranking);
 }
 
 /* Columns of which each of four lanes has a quarter: 16 bytes of W where weights are numbers. */
@@ -118,7 +127,7 @@ static void try_summers(struct plan *p, struct model_ranking *ranking)
     for (int add = 1; add <= SUMMERS_MAX && others + add <= WAVES_MAX; add++) {
         p->waves = others + add;
         if (p->waves % RING_PARTS == 0 || add == SUMMERS_MAX)
-            try_stages(p, ranking);
+            try_portions(p, ranking);
     }
 }
 
@@ -134,7 +143,7 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
     p.ring.unit = unit_of(&p.problem);
     p.ring.row_bytes = nvidia_weight_bytes(&p.problem) / p.problem.n;
     p.estimate.memory_cycles = model_memory_cycles(&p, nvidia_weight_bytes(&p.problem));
-    const int columns = ring_one_row(&p) ? 2 * COLUMNS_MAX : COLUMNS_MAX;
+    const int columns = ring_one_row(&p) ? COLUMNS_ONE : COLUMNS_MAX;
     /* Large numbers first, as good shapes have them, and others are then passed over early. */
     for (int rows = 1; rows <= ROW_WARPS; rows *= 2)
         for (int k = (WAVES_MAX - 2) / rows; k > 0; k--)
@@ -167,6 +176,8 @@ static const struct plan_field shape[] = {
     {FIELD_AT(FIELD_NUMBER, "UNIT", ring.unit, "columns")},
     {FIELD_AT(FIELD_NUMBER, "SPAN", ring.span, "units that are scaled together")},
     {FIELD_AT(FIELD_NUMBER, "STAGES", ring.stages, "of the ring"), .word = "stages"},
+    {FIELD_AT(FIELD_NUMBER, "PORTIONS", ring.portions, "of a stage, as its weights come"),
+     .word = "portions"},
     {FIELD_AT(FIELD_NUMBER, "SCALE_ROWS", ring.scale_rows, "whose scales a copy has; 0: none")},
     {FIELD_AT(FIELD_BOOL, "WEIGHTS_ONCE", weights_once, "whether nothing reads them again soon")},
     {FIELD_AT(FIELD_NUMBER, "BATCH", ring.batch, "tiles of rows taken through a chunk of K")},

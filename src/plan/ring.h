@@ -6,8 +6,9 @@
 
 #include "plan/family.h"
 
-#define RING_PARTS      4 /* of a multiprocessor, each with its own warps and registers */
-#define RING_STAGES_MAX 6
+#define RING_PARTS        4 /* of a multiprocessor, each with its own warps and registers */
+#define RING_STAGES_MAX   6
+#define RING_PORTIONS_MAX 4 /* that a stage may come in */
 
 /* Matrix operands that rows of A take. */
 int ring_m_tiles(const struct plan *p);
@@ -28,6 +29,8 @@ int64_t ring_chunks(const struct plan *p);
 bool ring_is_ragged(const struct plan *p);
 /* Bytes of a unit of one row of W. */
 int64_t ring_unit_bytes(const struct plan *p);
+/* Whether stages may come in as many portions as p says. */
+bool ring_portions_fit(const struct plan *p);
 /* Rows of W of a stage. */
 int64_t ring_stage_rows(const struct plan *p);
 /* Of sums on their way from consumers to summers, of 128 bytes each. */

@@ -6,10 +6,13 @@
 #include "plan/base.h"
 #include "plan/nvidia.h"
 
-#define COPY_BYTES  16    /* in bulk, are of multiples of these */
-#define BANKS_BYTES 128   /* of all banks of shared memory */
-#define STAGE_ALIGN 128   /* where copies are quickest */
-#define TABLE_BYTES 65536 /* half of it free for sums */
+#define COPY_BYTES     16    /* in bulk, are of multiples of these */
+#define BANKS_BYTES    128   /* of all banks of shared memory */
+#define STAGE_ALIGN    128   /* where copies are quickest */
+#define TABLE_BYTES    65536 /* half of it free for sums */
+#define BARRIER_BYTES  8
+#define PORTIONED_ROWS 8  /* of A, at most, with which stages come in portions */
+#define COPIES_MAX     64 /* of a stage's weights, where they come in portions */
 /* Registers of a lane. */
 #define LANE_REGISTERS  255 /* most that it can have */
 #define OTHER_REGISTERS 56  /* that a producer's or a summer's needs */
@@ -64,6 +67,21 @@ bool ring_is_ragged(const struct plan *p)
 int64_t ring_unit_bytes(const struct plan *p)
 {
     return p->ring.unit * (int64_t)nvidia_weight_bits(&p->problem) / 8;
+}
+
+/* Portions are as large and hold whole blocks; and of one row of A so many units that all orders of
+ * a row's (row_key in the template) are orders of a portion's. They pay where a launch has few
+ * steps, and cost every step; with 16 rows of A and more none was faster (docs/notebook/ring.md).
+ */
+bool ring_portions_fit(const struct plan *p)
+{
+    const int portion = p->ring.units / p->ring.portions;
+
+    return p->ring.portions == 1 ||
+           (p->m_tile <= PORTIONED_ROWS && !plan_is_base(p) && !ring_is_ragged(p) &&
+            p->ring.units % p->ring.portions == 0 && portion % p->ring.span == 0 &&
+            (!ring_one_row(p) || portion * ring_unit_bytes(p) % BANKS_BYTES == 0) &&
+            ring_stage_rows(p) * p->ring.portions <= COPIES_MAX);
 }
 
 /* Whether bulk copies can bring so many bytes of each row for all rows of a stage at once, of the
@@ -175,7 +193,8 @@ int64_t ring_other_bytes(const struct plan *p)
     return (nvidia_has_table(&p->problem) ? TABLE_BYTES
                                           : p->ring.sum_buffers * ring_sums(p) * 128) +
            (ring_keeps_sums(p) ? p->ring.batch * ring_kept_bytes(p) : 0) +
-           nvidia_codes_bytes(&p->problem) + (RING_STAGES_MAX + 2) * 16;
+           nvidia_codes_bytes(&p->problem) +
+           (RING_STAGES_MAX * (p->ring.portions + 1) + 4) * BARRIER_BYTES;
 }
 
 /* Registers of a consumer: A, sums and those of a block, scales of two rows in this step and the

@@ -11,63 +11,69 @@
 
 #include "plan/nvidia.h"
 
-/* Cycles at 1.98 GHz, for several rows of A: fitted to 2,525 kernels of eight layers and five
- * formats at M = 8, 16 and 32. Of those within 1.35 of the fastest 94 % took what follows from
- * these within 15 %, and what the model finds the fastest takes 1.6 % more than what was
- * (docs/notebook/ring.md, 2026-11-29). */
-#define LAUNCH_CYCLES        2985   /* launch, table, first bytes, last sums */
-#define ALL_CYCLES           2355   /* and more, where all multiprocessors have tiles */
-#define LOAD_CYCLES          273    /* to load A of a chunk, besides its bytes */
-#define OFFSET_CYCLES        47     /* for the sums of a unit of A, where codes have an offset */
-#define LOAD_BYTES           47     /* of A that a multiprocessor loads in a cycle */
+/* Cycles at 1.98 GHz, for several rows of A: fitted to 2,630 times of kernels of 15 layers and five
+ * formats at M = 8, 16 and 32. Of those within 1.35 of the fastest 91 % took what follows from
+ * these within 15 %, and what the model finds the fastest takes 2.5 % more than what was
+ * (docs/notebook/ring.md, 2026-11-30). */
+#define LAUNCH_CYCLES        3093   /* launch, table, first bytes, last sums */
+#define ALL_CYCLES           704    /* and more, where all multiprocessors have tiles */
+#define LOAD_CYCLES          438    /* to load A of a chunk, besides its bytes */
+#define OFFSET_CYCLES        66     /* for the sums of a unit of A, where codes have an offset */
+#define LOAD_BYTES           51     /* of A that a multiprocessor loads in a cycle */
 #define CACHED_BYTES         131072 /* of shared memory that leave the first cache enough */
-#define UNCACHED_PERCENT     52     /* that loads of A are slower by with twice CACHED_BYTES */
-#define AHEAD_BYTES          93     /* of the first stages that come in a cycle, behind launch */
+#define UNCACHED_PERCENT     90     /* that loads of A are slower by with twice CACHED_BYTES */
+#define AHEAD_BYTES          97     /* of the first stages that come in a cycle, behind launch */
 #define SUSTAINED_PERCENT    99     /* of memory's peak */
-#define FLIGHT_BYTES         39533  /* that should be on their way, of numbers, */
-#define FLIGHT_BYTES_BLOCKS  50355  /* and of codes in blocks */
-#define FLIGHT_PERCENT       103    /* that memory takes longer with nothing on its way */
-#define TOGETHER_THOUSANDTHS 135    /* that memory and decoding hold each other up */
-#define CHAIN_CYCLES         36     /* of a warp to decode 64 columns behind others */
-#define PRODUCT_CYCLES       20     /* and for their products with eight rows of A */
-#define UNIT_CYCLES          40     /* and for a unit besides */
-#define SCALE_CYCLES         27     /* for scaling a block's sums with eight rows of A */
-#define STEP_CYCLES          39     /* of a warp in a step besides: barriers, addresses */
-#define STEP_ROWS_CYCLES     24     /* and for handing over sums of eight rows of A */
-#define STEP_SLOTS           43     /* of a consumer in a step, besides its units */
-#define PART_SLOTS           187    /* of a warp that adds sums, for 16 rows of W and eight of A */
-#define SLOT_PERCENT         162    /* of a cycle of one of the four parts, that a slot takes */
-#define WAVEFRONT_PERCENT    43     /* of a cycle, that a wavefront of shared memory takes */
-#define PART_CYCLES          177    /* of a warp that adds sums, for 16 rows of W and eight of A */
-#define SUM_CYCLES           7      /* and for those of each consumer */
-#define OTHERS_PERCENT       19     /* of what is not the longest, that is waited for too */
-#define RAGGED_PERCENT       144    /* of a warp's cycles, where a chunk does not divide K */
-#define END_PERCENT          38     /* of a step, behind the last bytes */
+#define FLIGHT_BYTES         51412  /* that should be on their way, of numbers, */
+#define FLIGHT_BYTES_BLOCKS  73349  /* and of codes in blocks */
+#define FLIGHT_PERCENT       73     /* that memory takes longer with nothing on its way */
+#define TOGETHER_THOUSANDTHS 92     /* that memory and decoding hold each other up */
+#define CHAIN_CYCLES         38     /* of a warp to decode 64 columns behind others */
+#define PRODUCT_CYCLES       10     /* and for their products with eight rows of A */
+#define UNIT_CYCLES          45     /* and for a unit besides */
+#define SCALE_CYCLES         9      /* for scaling a block's sums with eight rows of A */
+#define PORTION_CYCLES       116    /* of a step for each portion behind the first */
+#define STEP_CYCLES          9      /* of a warp in a step besides: barriers, addresses */
+#define STEP_ROWS_CYCLES     9      /* and for handing over sums of eight rows of A */
+#define STEP_SLOTS           42     /* of a consumer in a step, besides its units */
+#define PART_SLOTS           191    /* of a warp that adds sums, for 16 rows of W and eight of A */
+#define SLOT_PERCENT         166    /* of a cycle of one of the four parts, that a slot takes */
+#define WAVEFRONT_PERCENT    68     /* of a cycle, that a wavefront of shared memory takes */
+#define PART_CYCLES          93     /* of a warp that adds sums, for 16 rows of W and eight of A */
+#define SUM_CYCLES           11     /* and for those of each consumer */
+#define OTHERS_PERCENT       28     /* of what is not the longest, that is waited for too */
+#define RAGGED_PERCENT       250    /* of a warp's cycles, where a chunk does not divide K */
+#define END_PERCENT          59     /* of a step, behind the last bytes */
+#define AVERAGE_PART         6      /* of a kernel's cycles: one in so many has an instruction */
 #define FEW_PERCENT          80 /* of multiprocessors at work, or fewer, leave each other memory */
 #define ALONE_BYTES          31 /* of W that each of those then gets in a cycle */
-/* For one row of A, fitted to 301 kernels of 37 layers of five formats: all but 1.6 % of them took
- * what follows from these within 15 % (docs/notebook/ring.md, 2026-11-29). */
-#define ONE_LAUNCH_CYCLES 4322 /* launch, first bytes, last sums */
-#define ONE_CHAIN_CYCLES  270  /* of a warp in a step, and as much more as follows */
-#define ONE_CHAIN_PERCENT 116  /* of its slots */
-#define ONE_PRODUCT_SLOTS 12   /* of a warp for a product, for addresses and to choose sums */
-#define ONE_STEP_SLOTS    117  /* of a warp in a step, besides its products */
-#define ONE_SLOT_PERCENT  104  /* of a cycle of one of the four parts, that a slot takes */
-#define ONE_PART_CYCLES   179  /* of a warp that adds sums */
-#define ONE_SUM_CYCLES    27   /* and for those of each consumer */
-#define ONE_BANKS_PERCENT 204  /* of a warp's cycles, where its lanes meet in banks */
-#define ONE_LOAD_CYCLES   198  /* to load A of a chunk, where there are several */
-#define ONE_END_PERCENT   91   /* of a step, behind the last bytes */
+/* For one row of A, fitted to 2,084 times of kernels of 15 layers and five mixtures, of five
+ * formats: of those within 1.35 of the fastest all but 1.9 % took what follows from these within
+ * 15 %, and the model's choice takes 1.5 % more than the fastest (docs/notebook/ring.md,
+ * 2026-11-30). */
+#define ONE_LAUNCH_CYCLES  4416 /* launch, first bytes, last sums */
+#define ONE_CHAIN_CYCLES   277  /* of a warp in a step, and as much more as follows */
+#define ONE_CHAIN_PERCENT  116  /* of its slots */
+#define ONE_PRODUCT_SLOTS  10   /* of a warp for a product, for addresses and to choose sums */
+#define ONE_STEP_SLOTS     156  /* of a warp in a step, besides its products */
+#define ONE_SLOT_PERCENT   114  /* of a cycle of one of the four parts, that a slot takes */
+#define ONE_PART_CYCLES    26   /* of a warp that adds sums */
+#define ONE_SUM_CYCLES     2    /* and for those of each consumer */
+#define ONE_LOAD_CYCLES    637  /* to load A of a chunk, where there are several */
+#define ONE_END_PERCENT    77   /* of a portion's part of a step, behind the last bytes */
+#define ONE_PORTION_CYCLES 24   /* of a warp in a step for each portion behind the first */
+#define ONE_COPY_CYCLES    12   /* of the warp that copies, for each copy of a stage */
+#define ONE_COPIES_CYCLES  158  /* and for a stage besides */
 /* Rows of codes that are longer in shared memory, where a chunk does not divide K, come slowly. */
-#define ONE_LONGER_PERCENT 15
+#define ONE_LONGER_PERCENT 28
 /* Of what a multiprocessor reads, the first so many bytes are slower: each so many by a cycle. */
 #define ONE_SLOW_BYTES 65536
-#define ONE_SLOW_EACH  50
+#define ONE_SLOW_EACH  46
 /* Bytes that should be on their way. With none at all memory would take so many percent longer, and
  * with some of them a share of that, by the square of what is missing. */
-#define ONE_FLIGHT_BYTES   43500
-#define ONE_FLIGHT_PERCENT 56
-#define ONE_TOGETHER       222 /* thousandths */
+#define ONE_FLIGHT_BYTES   43118
+#define ONE_FLIGHT_PERCENT 59
+#define ONE_TOGETHER       221 /* thousandths */
 
 static int64_t largest(int64_t a, int64_t b)
 {
@@ -98,6 +104,17 @@ static int64_t step_slots(const struct plan *p)
                            : unit_slots(p) * p->ring.units;
 }
 
+/* Copies that a producer starts for a stage: of weights, and where it is alone of their scales and
+ * zero points too. */
+static int64_t copies(const struct plan *p)
+{
+    const int64_t rows = ring_stage_rows(p);
+    const int64_t scales = p->ring.scale_rows == 1 ? rows : p->ring.scale_rows > 1;
+    const int kinds = p->problem.zero > QUERN_ZERO_NONE ? 2 : 1;
+
+    return rows * p->ring.portions + (p->ring.producers == 1 ? scales * kinds : 0);
+}
+
 /* Cycles of a multiprocessor in a step, with several rows of A: the longest of four, and a part of
  * the others. Where a chunk does not divide K, each unit is behind a branch, across which nothing
  * is scheduled. */
@@ -124,27 +141,8 @@ static int64_t rows_step_cycles(const struct plan *p)
     const int64_t shared = wavefronts * WAVEFRONT_PERCENT / 100, issue = slots * SLOT_PERCENT / 100;
     const int64_t most = largest(largest(shared, issue), largest(chain, summing));
 
-    return most + (shared + issue + chain + summing - most) * OTHERS_PERCENT / 100;
-}
-
-static int64_t lowest_bit(int64_t number)
-{
-    return number & -number;
-}
-
-/* Whether lanes of different rows of a stage read the same banks, with one row of A. Where chunks
- * divide K, the numbers of a set's units must leave room for as many orders as there are rows whose
- * banks are the same (row_key in the template); elsewhere rows of codes are in banks of their own,
- * and others are not. Sets behind a first whole one, which are a small part, are left out. */
-static bool banks_meet(const struct plan *p)
-{
-    const int64_t banks = 128 / ring_unit_bytes(p);
-    const int64_t units = lowest_bit((int64_t)p->ring.k_warps * p->ring.units);
-    const int64_t alike = units < banks ? units : banks;
-
-    if (ring_is_ragged(p))
-        return nvidia_weight_bits(&p->problem) > 4 && alike > 1;
-    return p->ring.units < 8 && alike > lowest_bit(p->ring.units);
+    return most + (shared + issue + chain + summing - most) * OTHERS_PERCENT / 100 +
+           (p->ring.portions - 1) * PORTION_CYCLES;
 }
 
 /* The same for one row of A. */
@@ -156,11 +154,11 @@ static int64_t one_row_step_cycles(const struct plan *p)
 
     if (ring_is_ragged(p))
         chain = chain * RAGGED_PERCENT / 100;
-    if (banks_meet(p))
-        chain = chain * ONE_BANKS_PERCENT / 100;
+    chain += (p->ring.portions - 1) * ONE_PORTION_CYCLES;
     return largest(largest(chain, model_ceil_div(ring_consumers(p), RING_PARTS) *
                                       (ONE_STEP_SLOTS + slots * ONE_SLOT_PERCENT / 100)),
-                   parts * (ONE_PART_CYCLES + p->ring.k_warps * ONE_SUM_CYCLES));
+                   largest(parts * (ONE_PART_CYCLES + p->ring.k_warps * ONE_SUM_CYCLES),
+                           ONE_COPIES_CYCLES + copies(p) * ONE_COPY_CYCLES));
 }
 
 /* Whether so few multiprocessors have a tile, and one only, that each gets more than its share. */
@@ -220,7 +218,7 @@ static int64_t one_row_cycles(const struct plan *p, const struct target_fill *fi
         memory += memory * ONE_LONGER_PERCENT / 100;
     memory = with_gaps(p, memory, ONE_FLIGHT_BYTES, ONE_FLIGHT_PERCENT);
     return ONE_LAUNCH_CYCLES + together(memory, steps * step, ONE_TOGETHER) +
-           step * ONE_END_PERCENT / 100 + loads;
+           step * ONE_END_PERCENT / 100 / p->ring.portions + loads;
 }
 
 /* Of one for several rows, likewise. Consumers wait for the first stages, whose copies all come at
@@ -243,7 +241,8 @@ static int64_t rows_cycles(const struct plan *p, const struct target_fill *fill)
     const int64_t uncached = largest(0, (int64_t)p->lds_bytes - CACHED_BYTES);
 
     return LAUNCH_CYCLES + (few_work(fill) ? 0 : ALL_CYCLES) +
-           together(memory, busy, TOGETHER_THOUSANDTHS) + step * END_PERCENT / 100 + loads * sums +
+           together(memory, busy, TOGETHER_THOUSANDTHS) +
+           step * END_PERCENT / 100 / p->ring.portions + loads * sums +
            loads * load * (100 + uncached * UNCACHED_PERCENT / CACHED_BYTES) / 100;
 }
 
@@ -267,6 +266,9 @@ void ring_estimate(struct plan *p)
     e->step_slots = (uint32_t)slots;
     e->setup_slots = 300;
     e->slots = p->row_groups * ring_chunks(p) * ring_consumers(p) * slots;
-    e->busy_cycles = e->slots * model_together(p);
     e->kernel_cycles = ring_one_row(p) ? one_row_cycles(p, &fill) : rows_cycles(p, &fill);
+    /* Times are of hardware, so the quickest shape is wanted, however many instructions it has: what
+     * is said of the average multiprocessor's work is the same part of all shapes' time, which is
+     * about slab_w4's. */
+    e->busy_cycles = e->kernel_cycles / AVERAGE_PART * t->cus * t->simds;
 }

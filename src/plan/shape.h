@@ -93,6 +93,7 @@ struct ring_shape {
     int unit;          /* columns of one: 64, or 32 where blocks are not multiples of that */
     int span;          /* units in a row that share scales; divides units */
     int stages;        /* of the ring */
+    int portions;      /* that a stage's weights come in, each with as many units of all waves */
     int sum_buffers;   /* places for sums on their way from those who multiply to those who add */
     int batch;         /* tiles of rows that are taken through a chunk of K before the next chunk */
     int64_t row_bytes; /* of a row of W, with its scales and zero points: the problem's */

@@ -229,53 +229,66 @@ static const struct run runs[] = {
      * of which the last is ragged, blocks of two units, nested scales, rows in pairs */
     {"wq=mxfp4 n=72 k=2880 a=f16 bias=1", 1, NULL, 1},
     {"wq=nf4 n=48 k=2560 a=f16 scale=nested", 1, NULL, 1},
-    {"wq=nf4 n=48 k=3008 a=bf16", 1, "waves=8 products=12 k_warps=4 row_warps=1 units=8 stages=2",
-     1},
+    {"wq=nf4 n=48 k=3008 a=bf16", 1,
+     "waves=8 products=12 k_warps=4 row_warps=1 units=8 stages=2 portions=1", 1},
     {"wq=fp4 n=37 k=1984 group=32 a=bf16 bias=1", 1,
-     "waves=8 products=12 k_warps=4 row_warps=1 units=13 stages=2", 1},
+     "waves=8 products=12 k_warps=4 row_warps=1 units=13 stages=2 portions=1", 1},
     /* and sets of fewer units than eight */
-    {"wq=nf4 n=37 k=1280 a=bf16", 1, "waves=8 products=12 k_warps=4 row_warps=1 units=5 stages=2",
-     1},
-    {"wq=mxfp4 n=37 k=768 a=bf16", 1, "waves=8 products=12 k_warps=4 row_warps=1 units=6 stages=2",
-     1},
-    {"wq=nf4 n=37 k=1792 a=f16", 1, "waves=8 products=12 k_warps=4 row_warps=1 units=7 stages=2",
-     1},
-    {"wq=mxfp4 n=37 k=1152 a=f16", 1, "waves=8 products=12 k_warps=4 row_warps=1 units=9 stages=2",
-     1},
+    {"wq=nf4 n=37 k=1280 a=bf16", 1,
+     "waves=8 products=12 k_warps=4 row_warps=1 units=5 stages=2 portions=1", 1},
+    {"wq=mxfp4 n=37 k=768 a=bf16", 1,
+     "waves=8 products=12 k_warps=4 row_warps=1 units=6 stages=2 portions=1", 1},
+    {"wq=nf4 n=37 k=1792 a=f16", 1,
+     "waves=8 products=12 k_warps=4 row_warps=1 units=7 stages=2 portions=1", 1},
+    {"wq=mxfp4 n=37 k=1152 a=f16", 1,
+     "waves=8 products=12 k_warps=4 row_warps=1 units=9 stages=2 portions=1", 1},
     {"wq=nf4 n=64 k=8192 group=128 a=bf16", 1, NULL, 1},
     /* scales that copies bring: all rows' at once, the last stage's fewer, and row by row, of K in
      * one chunk and in two, whole and ragged; those that they cannot; and rows whose lanes would
      * meet in banks, of each kind of unit */
-    {"wq=nf4 n=92 k=1024 a=bf16", 1, "waves=8 products=12 k_warps=4 row_warps=1 units=4 stages=2",
-     1, .has = "SCALE_ROWS = 8;"},
-    {"wq=mxfp4 n=72 k=960 a=bf16", 1, "waves=8 products=12 k_warps=5 row_warps=1 units=6 stages=2",
-     1, .has = "SCALE_ROWS = 8;"},
+    {"wq=nf4 n=92 k=1024 a=bf16", 1,
+     "waves=8 products=12 k_warps=4 row_warps=1 units=4 stages=2 portions=1", 1,
+     .has = "SCALE_ROWS = 8;"},
+    {"wq=mxfp4 n=72 k=960 a=bf16", 1,
+     "waves=8 products=12 k_warps=5 row_warps=1 units=6 stages=2 portions=1", 1,
+     .has = "SCALE_ROWS = 8;"},
     {"wq=mxfp4 n=92 k=1024 a=f16 bias=1", 1,
-     "waves=8 products=12 k_warps=4 row_warps=1 units=8 stages=3", 1, .has = "SCALE_ROWS = 8;"},
-    {"wq=fp4 n=58 k=4096 a=bf16", 1, "waves=8 products=12 k_warps=4 row_warps=1 units=8 stages=2",
-     1, .has = "SCALE_ROWS = 1;"},
+     "waves=8 products=12 k_warps=4 row_warps=1 units=8 stages=3 portions=1", 1,
+     .has = "SCALE_ROWS = 8;"},
+    {"wq=fp4 n=58 k=4096 a=bf16", 1,
+     "waves=8 products=12 k_warps=4 row_warps=1 units=8 stages=2 portions=1", 1,
+     .has = "SCALE_ROWS = 1;"},
     {"wq=nf4 n=70 k=2048 a=bf16 act=silu_mul glu=halves", 1,
-     "waves=8 products=12 k_warps=2 row_warps=2 units=16 stages=2", 1, .has = "SCALE_ROWS = 1;"},
-    {"wq=int4 n=93 k=1024 a=bf16", 1, "waves=8 products=12 k_warps=4 row_warps=1 units=4 stages=2",
-     1, .has = "SCALE_ROWS = 8;"},
+     "waves=8 products=12 k_warps=2 row_warps=2 units=16 stages=2 portions=1", 1,
+     .has = "SCALE_ROWS = 1;"},
+    {"wq=int4 n=93 k=1024 a=bf16", 1,
+     "waves=8 products=12 k_warps=4 row_warps=1 units=4 stages=2 portions=1", 1,
+     .has = "SCALE_ROWS = 8;"},
     {"wq=int4 n=93 k=2048 a=f16 zero=u8 layout=exl bias=1", 1,
-     "waves=8 products=12 k_warps=2 row_warps=2 units=16 stages=2", 1, .has = "SCALE_ROWS = 16;"},
+     "waves=8 products=12 k_warps=2 row_warps=2 units=16 stages=2 portions=1", 1,
+     .has = "SCALE_ROWS = 16;"},
     {"wq=int4 n=92 k=2048 group=32 a=bf16 scale=f32 zero=scaled", 1,
-     "waves=8 products=12 k_warps=4 row_warps=1 units=16 stages=2", 1, .has = "SCALE_ROWS = 1;"},
+     "waves=8 products=12 k_warps=4 row_warps=1 units=16 stages=2 portions=1", 1,
+     .has = "SCALE_ROWS = 1;"},
     {"wq=int4 n=40 k=416 group=channel a=bf16 scale=f16 zero=u8 c=f32", 1, NULL, 1,
      .has = "SCALE_ROWS = 0;"},
     {"wq=int4 n=37 k=1088 group=64 a=f16 zero=scaled", 1,
-     "waves=8 products=12 k_warps=4 row_warps=1 units=4 stages=2", 1, .has = "SCALE_ROWS = 0;"},
+     "waves=8 products=12 k_warps=4 row_warps=1 units=4 stages=2 portions=1", 1,
+     .has = "SCALE_ROWS = 0;"},
     {"wq=int4 n=130 k=4096 a=bf16 zero=u8 bias=1", 13, NULL, 1},
     {"wq=nf4 n=24 k=2048 a=bf16", 8, NULL, 1, .has = "SCALE_ROWS = 16;"},
-    {"wq=nf4 n=93 k=4096 a=bf16", 7, "waves=8 products=12 k_warps=4 row_warps=1 units=8 stages=2",
-     1, .has = "PRODUCERS = 2;"},
-    {"wq=nf4 n=37 k=1280 a=bf16", 1, "waves=8 products=12 k_warps=4 row_warps=1 units=4 stages=2",
-     1, .has = "SCALE_ROWS = 1;"},
-    {"wq=nf4 n=37 k=1280 a=f16", 7, "waves=8 products=12 k_warps=4 row_warps=1 units=4 stages=2", 1,
+    {"wq=nf4 n=93 k=4096 a=bf16", 7,
+     "waves=8 products=12 k_warps=4 row_warps=1 units=8 stages=2 portions=1", 1,
+     .has = "PRODUCERS = 2;"},
+    {"wq=nf4 n=37 k=1280 a=bf16", 1,
+     "waves=8 products=12 k_warps=4 row_warps=1 units=4 stages=2 portions=1", 1,
+     .has = "SCALE_ROWS = 1;"},
+    {"wq=nf4 n=37 k=1280 a=f16", 7,
+     "waves=8 products=12 k_warps=4 row_warps=1 units=4 stages=2 portions=1", 1,
      .has = "SCALE_ROWS = 1;"},
     {"wq=mxfp4 n=37 k=2560 a=bf16", 1,
-     "waves=8 products=12 k_warps=4 row_warps=1 units=16 stages=2", 1, .has = "SCALE_ROWS = 1;"},
+     "waves=8 products=12 k_warps=4 row_warps=1 units=16 stages=2 portions=1", 1,
+     .has = "SCALE_ROWS = 1;"},
     {"wq=nf4 n=48 k=2048 a=bf16 scale=nested", 1, NULL, 1, .has = "SCALE_ROWS = 0;"},
     {"wq=nf4 n=96 k=512 a=bf16 act=silu_mul glu=interleaved", 1, NULL, 1},
     {"wq=nf4 n=275 k=1024 a=bf16 bias=1", 8, NULL, 2},
@@ -301,40 +314,70 @@ static const struct run runs[] = {
     {"wq=int4 n=96 k=2048 group=64 a=f16 scale=bf16 zero=none", 64, NULL, 1},
     {"wq=nf4 n=16 k=64 a=bf16", 1, NULL, 1},
     {"wq=nf4 n=1 k=64 a=bf16 bias=1", 1, NULL, 1},
+    /* stages that come in portions: of one row, in whole sets of units and in halves, of blocks of
+     * one unit and of two, two chunks of K, rows in pairs; and of several rows */
+    {"wq=nf4 n=93 k=2048 a=bf16", 1,
+     "waves=8 products=12 k_warps=4 row_warps=1 units=8 stages=2 portions=2", 1},
+    {"wq=nf4 n=130 k=4096 a=f16 bias=1", 1,
+     "waves=12 products=12 k_warps=4 row_warps=2 units=16 stages=3 portions=4", 1},
+    {"wq=none n=93 k=1536 a=bf16", 1,
+     "waves=8 products=12 k_warps=4 row_warps=1 units=12 stages=2 portions=2", 1},
+    {"wq=int4 n=93 k=2048 a=bf16 zero=u8", 1,
+     "waves=8 products=12 k_warps=2 row_warps=2 units=8 stages=2 portions=2", 1},
+    {"wq=int4 n=93 k=2048 a=f16 zero=scaled layout=exl", 1,
+     "waves=4 products=12 k_warps=2 row_warps=1 units=16 stages=2 portions=4", 1},
+    {"wq=mxfp4 n=70 k=2048 a=bf16 act=silu_mul glu=halves", 1,
+     "waves=8 products=12 k_warps=4 row_warps=1 units=16 stages=2 portions=2", 1},
+    {"wq=fp4 n=70 k=2048 a=f16 scale=nested", 1,
+     "waves=8 products=12 k_warps=4 row_warps=1 units=8 stages=2 portions=2", 1},
+    {"wq=fp8 n=61 k=1024 a=bf16", 1,
+     "waves=8 products=12 k_warps=4 row_warps=1 units=4 stages=2 portions=2", 1},
+    {"wq=none n=61 k=1024 a=bf16 bias=1", 1,
+     "waves=8 products=12 k_warps=4 row_warps=1 units=8 stages=3 portions=4", 1},
+    {"wq=nf4 n=250 k=2048 a=bf16", 8,
+     "waves=8 products=12 k_warps=4 row_warps=1 units=8 stages=2 portions=4", 1},
+    {"wq=int4 n=130 k=2048 a=f16 zero=u8", 7,
+     "waves=8 products=12 k_warps=4 row_warps=1 units=8 stages=2 portions=2", 1},
+    {"wq=fp8 scale=block128 n=130 k=1024 a=fp8 c=bf16", 5,
+     "waves=8 products=12 k_warps=4 row_warps=1 units=4 stages=2 portions=2", 1},
+    {"wq=none n=130 k=1024 a=f16", 3,
+     "waves=8 products=12 k_warps=4 row_warps=1 units=8 stages=2 portions=4", 1},
     /* shapes that the model does not choose */
-    {"wq=nf4 n=192 k=1024 a=bf16", 8, "waves=8 products=12 k_warps=4 row_warps=1 units=2 stages=2",
-     1},
-    {"wq=nf4 n=330 k=1216 a=f16", 8, "waves=16 products=12 k_warps=6 row_warps=2 units=2 stages=3",
-     1},
+    {"wq=nf4 n=192 k=1024 a=bf16", 8,
+     "waves=8 products=12 k_warps=4 row_warps=1 units=2 stages=2 portions=1", 1},
+    {"wq=nf4 n=330 k=1216 a=f16", 8,
+     "waves=16 products=12 k_warps=6 row_warps=2 units=2 stages=3 portions=1", 1},
     {"wq=nf4 n=400 k=1024 group=256 a=bf16", 12,
-     "waves=12 products=12 k_warps=2 row_warps=4 units=4 stages=2", 1},
-    {"wq=nf4 n=2200 k=640 a=bf16", 5, "waves=4 products=12 k_warps=2 row_warps=1 units=3 stages=3",
+     "waves=12 products=12 k_warps=2 row_warps=4 units=4 stages=2 portions=1", 1},
+    {"wq=nf4 n=2200 k=640 a=bf16", 5,
+     "waves=4 products=12 k_warps=2 row_warps=1 units=3 stages=3 portions=1",
      1}, /* two tiles a batch */
     {"wq=nf4 n=200 k=1600 a=bf16 bias=1", 32,
-     "waves=8 products=12 k_warps=2 row_warps=2 units=3 stages=4", 1},
+     "waves=8 products=12 k_warps=2 row_warps=2 units=3 stages=4 portions=1", 1},
     /* registers that are handed over */
     {"wq=nf4 n=70 k=4096 a=bf16 bias=1", 16,
-     "waves=12 products=12 k_warps=8 row_warps=1 units=8 stages=3", 1,
+     "waves=12 products=12 k_warps=8 row_warps=1 units=8 stages=3 portions=1", 1,
      .has = "CONSUMER_REGISTERS = 224;"},
-    {"wq=int4 n=70 k=2048 a=f16", 32, "waves=12 products=12 k_warps=8 row_warps=1 units=4 stages=3",
-     1, .has = "CONSUMER_REGISTERS = 224;"},
+    {"wq=int4 n=70 k=2048 a=f16", 32,
+     "waves=12 products=12 k_warps=8 row_warps=1 units=4 stages=3 portions=1", 1,
+     .has = "CONSUMER_REGISTERS = 224;"},
     /* weights that are numbers: of 16 bits, e4m3 with A of 16 bits and of e4m3 */
     {"wq=none n=112 k=1024 a=bf16", 1, NULL, 1},
     {"wq=none n=61 k=1024 a=f16 bias=1", 1,
-     "waves=8 products=12 k_warps=4 row_warps=1 units=8 stages=3", 1},
-    {"wq=none n=61 k=1056 a=bf16", 1, "waves=8 products=12 k_warps=4 row_warps=1 units=6 stages=2",
-     1},
+     "waves=8 products=12 k_warps=4 row_warps=1 units=8 stages=3 portions=1", 1},
+    {"wq=none n=61 k=1056 a=bf16", 1,
+     "waves=8 products=12 k_warps=4 row_warps=1 units=6 stages=2 portions=1", 1},
     {"wq=fp8 n=61 k=1024 a=fp8 c=bf16 bias=1", 1,
-     "waves=8 products=12 k_warps=4 row_warps=1 units=4 stages=2", 1},
-    {"wq=fp8 n=45 k=2048 a=f16", 1, "waves=8 products=12 k_warps=2 row_warps=2 units=8 stages=2",
-     1},
+     "waves=8 products=12 k_warps=4 row_warps=1 units=4 stages=2 portions=1", 1},
+    {"wq=fp8 n=45 k=2048 a=f16", 1,
+     "waves=8 products=12 k_warps=2 row_warps=2 units=8 stages=2 portions=1", 1},
     {"wq=none n=74 k=512 a=bf16 bias=1 act=swiglu_oai glu=halves", 1, NULL, 1},
     {"wq=none n=275 k=1056 a=f16 bias=1", 8, NULL, 2},
     {"wq=none n=130 k=4128 a=bf16 c=f32", 7, NULL, 1},
     {"wq=none n=101 k=2048 a=f16", 29, NULL, 1},
     {"wq=none n=64 k=32 a=bf16", 3, NULL, 1},
-    {"wq=none n=2200 k=640 a=bf16", 5, "waves=4 products=12 k_warps=2 row_warps=1 units=3 stages=3",
-     1},
+    {"wq=none n=2200 k=640 a=bf16", 5,
+     "waves=4 products=12 k_warps=2 row_warps=1 units=3 stages=3 portions=1", 1},
     {"wq=fp8 n=112 k=1024 a=bf16", 1, NULL, 1},
     {"wq=fp8 n=275 k=1088 a=f16 bias=1", 8, NULL, 2},
     {"wq=fp8 n=130 k=4160 a=fp8 c=bf16 bias=1", 7, NULL, 1},
@@ -523,40 +566,52 @@ static void test_specials(void **state)
 /* ---- What is wrong is found ------------------------------------------------------------------ */
 
 /* One of the problems that faults are planted into, small enough to be quick. */
-static const struct run ring = {"wq=nf4 n=250 k=1024 a=bf16", 5,
-                                "waves=8 products=12 k_warps=4 row_warps=1 units=4 stages=2", 1};
-static const struct run chunks = {"wq=nf4 n=250 k=1600 a=bf16", 5,
-                                  "waves=8 products=12 k_warps=4 row_warps=1 units=2 stages=3", 1};
-static const struct run batches = {"wq=nf4 n=2200 k=640 a=bf16", 5,
-                                   "waves=4 products=12 k_warps=2 row_warps=1 units=3 stages=3", 1};
+static const struct run ring = {
+    "wq=nf4 n=250 k=1024 a=bf16", 5,
+    "waves=8 products=12 k_warps=4 row_warps=1 units=4 stages=2 portions=1", 1};
+static const struct run chunks = {
+    "wq=nf4 n=250 k=1600 a=bf16", 5,
+    "waves=8 products=12 k_warps=4 row_warps=1 units=2 stages=3 portions=1", 1};
+static const struct run batches = {
+    "wq=nf4 n=2200 k=640 a=bf16", 5,
+    "waves=4 products=12 k_warps=2 row_warps=1 units=3 stages=3 portions=1", 1};
 static const struct run together = {
-    "wq=nf4 n=12 k=960 a=bf16", 1, "waves=8 products=12 k_warps=3 row_warps=1 units=5 stages=2", 1};
-static const struct run row_by_row = {"wq=nf4 n=93 k=4096 a=bf16", 7,
-                                      "waves=8 products=12 k_warps=4 row_warps=1 units=8 stages=2",
-                                      1};
-static const struct run one_row = {"wq=nf4 n=250 k=1024 a=bf16", 1,
-                                   "waves=4 products=12 k_warps=2 row_warps=1 units=8 stages=2", 1};
+    "wq=nf4 n=12 k=960 a=bf16", 1,
+    "waves=8 products=12 k_warps=3 row_warps=1 units=5 stages=2 portions=1", 1};
+static const struct run portions = {
+    "wq=nf4 n=250 k=1024 a=bf16", 5,
+    "waves=8 products=12 k_warps=4 row_warps=1 units=4 stages=2 portions=4", 1};
+static const struct run one_row_portions = {
+    "wq=nf4 n=250 k=2048 a=bf16", 1,
+    "waves=4 products=12 k_warps=2 row_warps=1 units=16 stages=2 portions=4", 1};
+static const struct run row_by_row = {
+    "wq=nf4 n=93 k=4096 a=bf16", 7,
+    "waves=8 products=12 k_warps=4 row_warps=1 units=8 stages=2 portions=1", 1};
+static const struct run one_row = {
+    "wq=nf4 n=250 k=1024 a=bf16", 1,
+    "waves=4 products=12 k_warps=2 row_warps=1 units=8 stages=2 portions=1", 1};
 static const struct run one_row_int4 = {
     "wq=int4 n=130 k=1024 a=bf16 zero=scaled", 1,
-    "waves=4 products=12 k_warps=2 row_warps=1 units=8 stages=2", 1};
-static const struct run int4 = {"wq=int4 n=130 k=1024 a=bf16 zero=u8", 5,
-                                "waves=8 products=12 k_warps=4 row_warps=1 units=4 stages=2", 1};
+    "waves=4 products=12 k_warps=2 row_warps=1 units=8 stages=2 portions=1", 1};
+static const struct run int4 = {
+    "wq=int4 n=130 k=1024 a=bf16 zero=u8", 5,
+    "waves=8 products=12 k_warps=4 row_warps=1 units=4 stages=2 portions=1", 1};
 static const struct run scaled = {"wq=int4 n=40 k=288 group=32 a=f16 zero=scaled", 5, NULL, 1};
 static const struct run fp8 = {"wq=fp8 n=130 k=1088 a=fp8 c=bf16", 5, NULL, 1};
 static const struct run fp8_bf16 = {"wq=fp8 n=130 k=1088 a=bf16", 5, NULL, 1};
 static const struct run blocks = {"wq=fp8 scale=block128 n=130 k=1088 a=fp8 c=bf16", 5, NULL, 1};
 static const struct run dense = {"wq=none n=130 k=1056 a=bf16", 5, NULL, 1};
 static const struct run dense_stages = {
-    "wq=none n=130 k=1024 a=bf16", 5, "waves=8 products=12 k_warps=4 row_warps=1 units=2 stages=2",
-    1};
+    "wq=none n=130 k=1024 a=bf16", 5,
+    "waves=8 products=12 k_warps=4 row_warps=1 units=2 stages=2 portions=1", 1};
 static const struct run lane_int4 = {"wq=int4 n=40 k=256 a=f32 zero=u8", 3, NULL, 1};
 static const struct run lane = {"wq=nf4 n=97 k=320 a=f32", 3, NULL, 1};
-static const struct run ring_pairs = {"wq=nf4 n=130 k=512 a=bf16 bias=1 act=silu_mul glu=halves", 5,
-                                      "waves=8 products=12 k_warps=4 row_warps=1 units=2 stages=2",
-                                      1};
-static const struct run ring_rest = {"wq=mxfp4 n=37 k=896 a=bf16", 1,
-                                     "waves=8 products=12 k_warps=4 row_warps=1 units=7 stages=2",
-                                     1};
+static const struct run ring_pairs = {
+    "wq=nf4 n=130 k=512 a=bf16 bias=1 act=silu_mul glu=halves", 5,
+    "waves=8 products=12 k_warps=4 row_warps=1 units=2 stages=2 portions=1", 1};
+static const struct run ring_rest = {
+    "wq=mxfp4 n=37 k=896 a=bf16", 1,
+    "waves=8 products=12 k_warps=4 row_warps=1 units=7 stages=2 portions=1", 1};
 static const struct run slab_pairs = {"wq=nf4 n=130 k=576 a=bf16 act=swiglu_oai glu=halves", 29,
                                       SLAB(20, 112, 2, 1, 3, 1)};
 static const struct run lane_pairs = {"wq=nf4 n=98 k=320 a=f32 bias=1 act=silu_mul glu=halves", 3,
@@ -582,19 +637,26 @@ static const struct fault {
     const char *right, *wrong; /* text in the source, and what is planted in its place */
     const char *says;          /* a part of the message; null: the result is wrong; "": either */
 } faults[] = {
-    {&ring, "barrier_wait(FULL + stage.at * 8, stage.parity);", "", "shared memory"},
+    {&ring, "barrier_wait(full_barrier(stage.at, 0), stage.parity);", "", "shared memory"},
+    {&portions, "barrier_wait(full_barrier(stage.at, u / PORTION), stage.parity);", ";",
+     "shared memory"},
+    {&one_row_portions, "            await_portion(stage, unit);\n", "", "shared memory"},
+    {&one_row_portions, "/ PORTION * K_WARPS + k_warp)", "/ PORTION * K_WARPS)", NULL},
+    {&one_row_portions, "(u / PORTION * K_WARPS * PORTION + u % PORTION)", "u", ""},
+    {&one_row_portions, "SCALES_COME && j == 0)", "SCALES_COME)", "deadlock"},
+    {&portions, "from, bytes,\n", "from, bytes - 16,\n", ""},
     {&ring, "barrier_wait(EMPTY + stage.at * 8, stage.parity);", "", "more arrivals"},
     {&ring, "barrier_wait(SUMMED + buffer.at * 8, buffer.parity);", "", "shared memory"},
     {&ring, "barrier_wait(DRAINED + buffer.at * 8, buffer.parity);", "", "race"},
     {&ring, "sync_some(1, WAVES * 32); // the table", "// the table", ""},
     {&ring, "arrive_some(1, WAVES * 32);", "", "deadlock"},
     {&row_by_row, "sync_some(2, PRODUCERS * 32);", "", "mbarrier"},
-    {&row_by_row, "1 + SCALES_COME)", "1)", ""},
+    {&row_by_row, "1 + (SCALES_COME && j == 0))", "1)", ""},
     {&row_by_row, "(ALONE || !FIRST)", "true", "more arrivals"},
     {&ring, "        sync_some(1, WAVES * 32);\n        await_launch", "        await_launch", ""},
     {&ring, "(buffer * WARPS + warp) * M_TILES", "warp * M_TILES", "race"},
-    {&ring, "sync_warp();\n        if (lane == 0)\n            barrier_arrive(EMPTY",
-     "if (lane == 0)\n            barrier_arrive(EMPTY", "race"},
+    {&ring, "sync_warp();\n    if (lane == 0)\n        barrier_arrive(EMPTY",
+     "if (lane == 0)\n        barrier_arrive(EMPTY", "race"},
     {&ring, "sync_warp();\n        if (lane == 0)\n            barrier_arrive(SUMMED",
      "if (lane == 0)\n            barrier_arrive(SUMMED", "shared memory"},
     {&ring, "sync_warp();\n        if (lane == 0)\n            barrier_arrive(DRAINED",
@@ -626,11 +688,11 @@ static const struct fault {
      "deadlock"},
     {&ring, "    barrier_init_fence();\n}", "}", "fence"},
     {&ring, "    check_shared_start();\n", "", "check_shared_start"},
-    {&ring, "stage.advance();\n        barrier_wait(DRAINED", "barrier_wait(DRAINED", ""},
-    {&ring, "STAGE_BYTES + i * ROW_BYTES,", "STAGE_BYTES + i * ROW_BYTES + 8,",
+    {&ring, "        stage.advance();\n        buffer.advance();", "        buffer.advance();", ""},
+    {&ring, "STAGE_BYTES + row * ROW_BYTES +", "STAGE_BYTES + row * ROW_BYTES + 8 +",
      "no multiple of 16"},
     {&chunks, "SCALE_ROW(n) + column / BLOCK);\n    }", "SCALE_ROW(n));\n    }", NULL},
-    {&ring, "EMPTY = FULL + STAGES * 8;", "EMPTY = FULL;", ""},
+    {&ring, "EMPTY = FULL + STAGES * PORTIONS * 8;", "EMPTY = FULL;", ""},
     {&chunks, "if (CHUNKS > 1 && at.chunk)", "if (false)", NULL},
     {&chunks,
      "if (RAGGED && at.chunk * CHUNK + (k_warp * UNITS + s * SPAN) * UNIT >= K)\n"
@@ -655,7 +717,7 @@ static const struct fault {
      "operand a_scale"},
     {&blocks, "    return {ldg(b_scale + block)};", "    return {ldg(b_scale)};", NULL},
     {&dense, "lane % 4 * (UNIT_BYTES / 4)", "lane % 4 * 8", ""},
-    {&dense_stages, "        fence_async();\n", "", "with no fence_async between"},
+    {&dense_stages, "    fence_async();\n", "", "with no fence_async between"},
     {&dense, "    await_launch_in_front(a);\n", "",
      "operand a before the launch in front is waited for"},
     {&dense, "await_launch_in_front(a);", "await_launch_in_front();",
@@ -731,7 +793,7 @@ static const struct fault {
     {&one_row, "key % 2 ? products[0][2] : products[0][0]", "products[0][0]", NULL},
     {&one_row, "(q ^ key / 2) != p", "q != p", NULL},
     {&one_row, "block = s * 2 + i;", "block = s * 2;", NULL},
-    {&one_row, "own + (second ^ key) * UNIT_BYTES", "own + second * UNIT_BYTES", NULL},
+    {&one_row, "own + (low + second - first ^ key)", "own + (low + second - first)", NULL},
     {&one_row_int4, "of_a[s][0][i], value)", "0.0f, value)", NULL},
     {&one_row_int4, "of_a[s][0][i], sum)", "0.0f, sum)", NULL},
     {&ring_pairs, "W_ROW((u64)(!KNOWN", "((u64)(!KNOWN", NULL},

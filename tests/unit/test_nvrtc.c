@@ -180,17 +180,17 @@ static void test_registers_are_there(void **state)
         int m;
         const char *shape;
     } layers[] = {{"wq=nf4 n=28672 k=4096 a=bf16", 16,
-                   "waves=12 products=12 k_warps=8 row_warps=1 units=8 stages=3"},
+                   "waves=12 products=12 k_warps=8 row_warps=1 units=8 stages=3 portions=1"},
                   {"wq=int4 n=28672 k=4096 a=f16", 16,
-                   "waves=12 products=12 k_warps=8 row_warps=1 units=8 stages=3"},
+                   "waves=12 products=12 k_warps=8 row_warps=1 units=8 stages=3 portions=1"},
                   {"wq=int4 n=4096 k=4096 a=bf16 zero=u8", 32,
-                   "waves=12 products=12 k_warps=8 row_warps=1 units=4 stages=3"},
+                   "waves=12 products=12 k_warps=8 row_warps=1 units=4 stages=3 portions=1"},
                   {"wq=fp8 n=4096 k=4096 a=bf16", 32,
-                   "waves=12 products=12 k_warps=8 row_warps=1 units=4 stages=3"},
+                   "waves=12 products=12 k_warps=8 row_warps=1 units=4 stages=3 portions=1"},
                   {"wq=nf4 n=5760 k=3072 a=bf16 act=silu_mul glu=halves", 16,
-                   "waves=16 products=12 k_warps=12 row_warps=1 units=4 stages=3"},
+                   "waves=16 products=12 k_warps=12 row_warps=1 units=4 stages=3 portions=1"},
                   {"wq=mxfp4 n=19456 k=2560 a=bf16", 8,
-                   "waves=20 products=12 k_warps=8 row_warps=2 units=10 stages=2"}};
+                   "waves=20 products=12 k_warps=8 row_warps=2 units=10 stages=2 portions=1"}};
     const struct target *const t = target_named("sm_90");
     struct compiler *const c = open_nvrtc(NULL);
     struct compiler *const compiler = c ? c : open_nvrtc("build/cuda");

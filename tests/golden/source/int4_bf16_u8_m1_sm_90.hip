@@ -28,13 +28,14 @@ constexpr unsigned M_TILE = 1;          // rows of A computed at once
 
 constexpr unsigned WAVE = 32;           // lanes
 constexpr unsigned WAVES = 12;          // in a workgroup
-constexpr unsigned K_WARPS = 8;         // that share rows, each with a part of K
-constexpr unsigned ROW_WARPS = 1;       // 16 rows of W each, 8 for one row of A
-constexpr unsigned UNITS = 8;           // of a warp in a chunk of K
+constexpr unsigned K_WARPS = 4;         // that share rows, each with a part of K
+constexpr unsigned ROW_WARPS = 2;       // 16 rows of W each, 8 for one row of A
+constexpr unsigned UNITS = 16;          // of a warp in a chunk of K
 constexpr unsigned UNIT = 64;           // columns
 constexpr unsigned SPAN = 1;            // units that are scaled together
-constexpr unsigned STAGES = 4;          // of the ring
-constexpr unsigned SCALE_ROWS = 8;      // whose scales a copy has; 0: none
+constexpr unsigned STAGES = 3;          // of the ring
+constexpr unsigned PORTIONS = 4;        // of a stage, as its weights come
+constexpr unsigned SCALE_ROWS = 16;     // whose scales a copy has; 0: none
 #define WEIGHTS_ONCE true               // whether nothing reads them again soon
 constexpr unsigned BATCH = 1;           // tiles of rows taken through a chunk of K
 constexpr unsigned PRODUCERS = 1;       // warps that start copies
@@ -44,7 +45,7 @@ constexpr unsigned OTHER_REGISTERS = 0; // likewise, of other warps'
 constexpr unsigned SUM_BUFFERS = 2;     // of sums on their way there
 #define EARLY true                      // whether launches may overlap: prelude/ptx
 constexpr unsigned SHARED_START = 1024; // where a workgroup's shared memory is
-constexpr unsigned SHARED_BYTES = 70784; // of a workgroup
+constexpr unsigned SHARED_BYTES = 105232; // of a workgroup
 #define SLICES_FIRST true               // whether slices of A are workgroup id x
 
 // ---- cuda/prelude/ptx ----
@@ -804,17 +805,19 @@ DEVICE void store_results(LAYER_PARAMETER const float *sums, float unit, u32 n,
 // A workgroup stays on its multiprocessor for the whole launch. One warp, the producer, or two keep
 // a ring of STAGES stages filled: a stage has CHUNK columns of ROWS rows of W, as they lie in
 // memory but for a gap after each row where ROW_UNITS says so, and behind them, where copies can
-// bring them, the rows' scales and zero points. WARPS warps consume it: K_WARPS of them share 16
-// rows, or eight with one row of A, each with UNITS units of UNIT columns. Codes are decoded to
-// pairs by the template in front (prelude/pairs, by a table in shared memory; prelude/int4, by
-// masks; or prelude/plain, for numbers), and the pairs go to the matrix unit as they come. A's
-// values for a warp's columns stay in registers, in the order of the pairs; the fewer the chunks
-// that K is cut into, the fewer sums are handed over, so where that helps the four warps that do
-// not consume leave registers to those that do (OTHER_REGISTERS). Scales are applied to a
-// block's sums, in f32; a zero point, and the offset that decoded codes have, to the sum of A's
-// values there, which is made of products with ones when A is loaded. Scales of blocks of A, of 128
-// columns of a row, stay in registers beside its values. SUMMERS warps add what the consumers of a
-// row have, and store C.
+// bring them, the rows' scales and zero points. Its weights come in PORTIONS portions, each with as
+// many units of every consumer, which decodes the first while the last is under way: so less is
+// left to be done when a launch's last bytes have come. WARPS warps consume a stage: K_WARPS of
+// them share 16 rows, or eight with one row of A, each with UNITS units of UNIT columns. Codes are
+// decoded to pairs by the template in front (prelude/pairs, by a table in shared memory;
+// prelude/int4, by masks; or prelude/plain, for numbers), and the pairs go to the matrix unit as
+// they come. A's values for a warp's columns stay in registers, in the order of the pairs; the
+// fewer the chunks that K is cut into, the fewer sums are handed over, so where that helps the four
+// warps that do not consume leave registers to those that do (OTHER_REGISTERS). Scales are applied
+// to a block's sums, in f32; a zero point, and the offset that decoded codes have, to the sum of
+// A's values there, which is made of products with ones when A is loaded. Scales of blocks of A, of
+// 128 columns of a row, stay in registers beside its values. SUMMERS warps add what the consumers
+// of a row have, and store C.
 //
 // For one row of A, seven of the eight columns of a matrix operand would be of no use. They have
 // A's values for other units instead, a unit each: a product then has, in its unit's column, the
@@ -831,10 +834,10 @@ DEVICE void store_results(LAYER_PARAMETER const float *sums, float unit, u32 n,
 // then through the second, and so on, so that A is loaded once for each; the summers keep sums of
 // the chunks before in shared memory.
 //
-// Who waits for whom: full[stage], by the bytes of its copies; empty[stage], by all consumers;
-// summed[buffer], by all consumers, when their sums are written; drained[buffer], by the summers,
-// when they have read them. Once, in front of all that, consumers and summers wait at named barrier
-// 1 for the table and the mbarriers; producers arrive there and go on.
+// Who waits for whom: full[stage, portion], by the bytes of its copies; empty[stage], by all
+// consumers; summed[buffer], by all consumers, when their sums are written; drained[buffer], by the
+// summers, when they have read them. Once, in front of all that, consumers and summers wait at
+// named barrier 1 for the table and the mbarriers; producers arrive there and go on.
 
 constexpr u32 M_TILES = divide_up(M_TILE, 8); // matrix operands' columns are rows of A
 constexpr u32 WARPS = K_WARPS * ROW_WARPS;
@@ -843,6 +846,7 @@ constexpr bool ONE_ROW = M_TILE == 1;
 constexpr u32 TILE = ONE_ROW ? 8 : 16; // rows of W of a consumer
 constexpr u32 ROWS = TILE * ROW_WARPS; // of W in a stage
 constexpr u32 CHUNK = K_WARPS * UNITS * UNIT;
+constexpr u32 PORTION = UNITS / PORTIONS; // units of a consumer in a portion
 #define CHUNKS divide_up(K, CHUNK)
 constexpr bool RAGGED = !KNOWN || K % CHUNK != 0;
 #define TILES divide_up(N, ROWS)
@@ -851,7 +855,7 @@ constexpr u32 WORDS = UNIT_BYTES / 16;        // that a lane has of those
 constexpr u32 PAIRS = 16 / W_BITS;            // of weights in a word
 #define K_BYTES     (K / 8 * W_BITS)          // of a row of W
 #define CHUNK_BYTES (CHUNK / 8 * W_BITS)
-constexpr u32 SPANS = UNITS / SPAN;
+constexpr u32 SPANS = UNITS / SPAN, PORTION_SPANS = PORTION / SPAN;
 constexpr u32 SIDE = ONE_ROW ? 8 : 1; // units whose values of A lie side by side in columns
 constexpr u32 SETS = divide_up(UNITS, SIDE);
 static_assert(!ONE_ROW || (SPAN == 1 && !A_BLOCK_SCALED), "what multiply_one_row does");
@@ -859,9 +863,9 @@ static_assert(!ONE_ROW || (SPAN == 1 && !A_BLOCK_SCALED), "what multiply_one_row
 // Blocks whose scales a lane loads at once: neighbours, as many as are sure to start at a multiple
 // of their number.
 constexpr bool OWN_BLOCKS = KNOWN && NEIGHBOURS_AT_ONCE && SPAN * UNIT == BLOCK;
-constexpr u32 SCALES = OWN_BLOCKS && !ONE_ROW && SPANS % 4 == 0 && BLOCKS % 4 == 0 ? 4
-                       : OWN_BLOCKS && SPANS % 2 == 0 && BLOCKS % 2 == 0           ? 2
-                                                                                   : 1;
+constexpr u32 SCALES = OWN_BLOCKS && !ONE_ROW && PORTION_SPANS % 4 == 0 && BLOCKS % 4 == 0 ? 4
+                       : OWN_BLOCKS && PORTION_SPANS % 2 == 0 && BLOCKS % 2 == 0           ? 2
+                                                                                           : 1;
 // The number of scales that a lane has of a row of W: of each span, or with one row of A of the
 // units in whose two columns the lane has sums, which are neighbours.
 constexpr u32 LANE_SCALES = ONE_ROW ? SETS * 2 : SPANS;
@@ -900,12 +904,27 @@ constexpr u32 STAGE_BYTES =
 constexpr u32 KEPT = RING + STAGES * STAGE_BYTES; // sums of chunks before, of each tile of a batch
 constexpr u32 KEPT_BYTES = !KNOWN || CHUNKS > 1 ? BATCH * ROW_WARPS * WARP_SUMS * 128 : 0;
 constexpr u32 CODES = KEPT + KEPT_BYTES; // of nested scales
-constexpr u32 FULL = CODES + SCALE_IS_NESTED * 1024, EMPTY = FULL + STAGES * 8;
+constexpr u32 FULL = CODES + SCALE_IS_NESTED * 1024, EMPTY = FULL + STAGES * PORTIONS * 8;
 constexpr u32 SUMMED = EMPTY + STAGES * 8, DRAINED = SUMMED + SUM_BUFFERS * 8;
 static_assert(DRAINED + SUM_BUFFERS * 8 <= SHARED_BYTES, "the plan counted shared memory");
 static_assert(!TABLE_BYTES || SUM_BUFFERS * WARPS * WARP_SUMS * SUMS_APART <= TABLE_BYTES,
               "the halves of the table hold all sums");
-static_assert(UNITS % SPAN == 0, "a block's units are one warp's");
+static_assert(PORTION * PORTIONS == UNITS && PORTION % SPAN == 0,
+              "a block's units are one warp's, and of a portion");
+static_assert(PORTIONS == 1 || (!RAGGED && (!ONE_ROW || PORTION % 2 == 0)),
+              "portions are as large, and of whole products");
+
+DEVICE u32 full_barrier(u32 stage, u32 portion) { return FULL + (stage * PORTIONS + portion) * 8; }
+// Which of a chunk's units is a consumer's unit u: those of a portion are all consumers' in turn.
+DEVICE u32 unit_of(u32 k_warp, u32 u)
+{
+    return (u / PORTION * K_WARPS + k_warp) * PORTION + u % PORTION;
+}
+// Where in a row of a stage a consumer's unit u begins, behind its unit 0.
+constexpr u32 bytes_to_unit(u32 u)
+{
+    return (u / PORTION * K_WARPS * PORTION + u % PORTION) * UNIT_BYTES;
+}
 
 // The steps of a workgroup, the same for all its warps: tiles of a batch, chunks, batches.
 struct walk {
@@ -985,17 +1004,23 @@ DEVICE u64 row_at(LAYER_PARAMETER const walk &at, u32 row)
 
 // One lane starts all copies, for the compiler then keeps addresses in uniform registers: a copy
 // is five instructions, where one by each lane is a loop of eight slow ones. Each of these two
-// arrives at the stage's barrier once.
+// arrives once at every barrier whose bytes it copies.
+constexpr u32 COPIES = ROWS * PORTIONS, COPIES_UNROLLED = smaller(COPIES, 64);
+
 DEVICE void copy_weights(LAYER_PARAMETER const u8 *b, const walk &at, u32 stage)
 {
-    const u32 bytes = columns_at(LAYER_NAME at) / 8 * W_BITS;
+    const u32 bytes = columns_at(LAYER_NAME at) / 8 * W_BITS / PORTIONS; // of a row in a portion
 
-    barrier_expect(FULL + stage * 8, ROWS * bytes);
-    NO_UNROLL for (u32 first = 0; first < ROWS; first += TILE) {
-        UNROLL for (u32 i = first; i < first + TILE; i++)
-            bulk_copy(RING + stage * STAGE_BYTES + i * ROW_BYTES,
-                      b + row_at(LAYER_NAME at, i) * K_BYTES + at.chunk * CHUNK_BYTES, bytes,
-                      FULL + stage * 8, WEIGHTS_ONCE);
+    NO_UNROLL for (u32 first = 0; first < COPIES; first += COPIES_UNROLLED) {
+        UNROLL for (u32 i = first; i < first + COPIES_UNROLLED; i++) {
+            const u32 portion = i / ROWS, row = i % ROWS;
+            const u64 from = (u64)at.chunk * CHUNK_BYTES + portion * bytes;
+            if (row == 0)
+                barrier_expect(full_barrier(stage, portion), ROWS * bytes);
+            bulk_copy(RING + stage * STAGE_BYTES + row * ROW_BYTES + portion * bytes,
+                      b + row_at(LAYER_NAME at, row) * K_BYTES + from, bytes,
+                      full_barrier(stage, portion), WEIGHTS_ONCE);
+        }
     }
 }
 
@@ -1003,18 +1028,20 @@ DEVICE void copy_their_scales(LAYER_PARAMETER SCALE_OPERANDS const walk &at, u32
 {
     const u32 blocks = SCALES_COME ? columns_at(LAYER_NAME at) / BLOCK : 0; // of a row
     const u32 rows = SCALE_ROWS == 1 ? ROWS : smaller(ROWS, N - at.tile * ROWS);
+    const u32 barrier = full_barrier(stage, 0);
 
-    barrier_expect(FULL + stage * 8, rows * blocks * (SCALE_BYTES + ZERO_BYTES));
+    barrier_expect(barrier, rows * blocks * (SCALE_BYTES + ZERO_BYTES));
     UNROLL for (u32 i = 0; i < (SCALE_ROWS == 1 ? ROWS : 1); i++)
         copy_scales(SCALE_NAMES SCALE_ROW(row_at(LAYER_NAME at, i)) + at.chunk * CHUNK / BLOCK,
                     SCALE_ROWS == 1 ? blocks : rows * blocks, scales_of_row(stage, i),
-                    zeros_of_row(stage, i), FULL + stage * 8, WEIGHTS_ONCE);
+                    zeros_of_row(stage, i), barrier, WEIGHTS_ONCE);
 }
 
 DEVICE void make_barriers()
 {
     UNROLL for (u32 i = 0; i < STAGES; i++) {
-        barrier_init(FULL + i * 8, 1 + SCALES_COME);
+        UNROLL for (u32 j = 0; j < PORTIONS; j++)
+            barrier_init(full_barrier(i, j), 1 + (SCALES_COME && j == 0));
         barrier_init(EMPTY + i * 8, WARPS);
     }
     UNROLL for (u32 i = 0; i < SUM_BUFFERS; i++) {
@@ -1041,10 +1068,10 @@ template <bool FIRST> DEVICE void produce(LAYER_PARAMETER SCALE_OPERANDS const u
     NO_UNROLL while (at.more()) {
         barrier_wait(EMPTY + stage.at * 8, stage.parity);
         if (one_lane()) {
+            if (SCALES_COME && (ALONE || !FIRST)) // first, as all wait for them
+                copy_their_scales(LAYER_NAME SCALE_NAMES at, stage.at);
             if (FIRST)
                 copy_weights(LAYER_NAME b, at, stage.at);
-            if (SCALES_COME && (ALONE || !FIRST))
-                copy_their_scales(LAYER_NAME SCALE_NAMES at, stage.at);
         }
         sync_warp();
         stage.advance();
@@ -1179,7 +1206,7 @@ DEVICE void load_a_as(LAYER_PARAMETER SLOT_PARAMETER a_values &values, const a_e
         const a_element *const from = a + (i64)row * lda + lane % 4 * (UNIT / 4);
         UNROLL for (u32 s = 0; s < SETS; s++) {
             const u32 u = ONE_ROW ? s * SIDE + lane / 4 : s;
-            const u32 column = chunk * CHUNK + (k_warp * UNITS + u) * UNIT;
+            const u32 column = chunk * CHUNK + unit_of(k_warp, u) * UNIT;
             if (u < UNITS && (!RAGGED || column < K))
                 load_a_unit<ALIGNED>(from + column, values[s][t]);
         }
@@ -1208,7 +1235,7 @@ DEVICE void sum_a(LAYER_PARAMETER a_sums &of_a, const a_values &values, u32 chun
         UNROLL for (u32 t = 0; t < M_TILES; t++) {
             float sums[4] = {};
             UNROLL for (u32 u = s * SPAN; u < (s + 1) * SPAN; u++) {
-                if (!RAGGED || chunk * CHUNK + (k_warp * UNITS + u * SIDE) * UNIT < K) {
+                if (!RAGGED || chunk * CHUNK + unit_of(k_warp, u * SIDE) * UNIT < K) {
                     UNROLL for (u32 i = 0; i < UNIT / 8; i += 2)
                         mma<MMA_TYPE>(sums, ONES, ONES, ONES, ONES, values[u][t][i],
                                     values[u][t][i + 1]);
@@ -1237,7 +1264,7 @@ DEVICE void load_scales(LAYER_PARAMETER SCALE_OPERANDS row_scales &row, const wa
     UNROLL for (u32 i = 0; i < LANE_SCALES / SCALES; i++) {
         const u32 first = i * SCALES;
         const u32 u = ONE_ROW ? first / 2 * SIDE + item() % 4 * 2 + first % 2 : first * SPAN;
-        const u32 in_chunk = (k_warp * UNITS + u) * UNIT, column = at.chunk * CHUNK + in_chunk;
+        const u32 in_chunk = unit_of(k_warp, u) * UNIT, column = at.chunk * CHUNK + in_chunk;
         if (u >= UNITS || (RAGGED && column >= K))
             continue;
         if constexpr (COME)
@@ -1264,7 +1291,7 @@ DEVICE void load_a_scales(LAYER_PARAMETER SLOT_PARAMETER a_sums &scales, const f
                           u32 first, u32 m, u32 chunk, u32 k_warp)
 {
     UNROLL for (u32 s = 0; s < SPANS; s++) {
-        const u32 column = chunk * CHUNK + (k_warp * UNITS + s * SPAN) * UNIT;
+        const u32 column = chunk * CHUNK + unit_of(k_warp, s * SPAN) * UNIT;
         UNROLL for (u32 t = 0; t < M_TILES; t++) {
             UNROLL for (u32 i = 0; i < 2; i++) {
                 const u32 row = A_ROW(t * 8 + item() % 4 * 2 + i);
@@ -1290,7 +1317,8 @@ template <u32 COUNT> DEVICE void load_packed(u32 at, u32 offset, u32 (&words)[CO
 }
 
 // With one row of A, what the numbers of a set's units are xored with to give the order in which a
-// lane reads its row's: of rows whose units 0 are in the same banks, each has another.
+// lane reads its row's: of rows whose units 0 are in the same banks, each has another. It is less
+// than BANKS, which divides a portion's units: none of them takes the place of another portion's.
 DEVICE u32 row_key(u32 units)
 {
     constexpr u32 BANKS = 128 / UNIT_BYTES; // neighbouring units that share no bank
@@ -1305,7 +1333,15 @@ DEVICE u32 own_weights(u32 stage, u32 rows, u32 k_warp)
     const u32 lane = item() % 32;
 
     return RING + stage * STAGE_BYTES + (rows * TILE + lane / 4) * ROW_BYTES +
-           lane % 4 * (UNIT_BYTES / 4) + k_warp * (UNITS * UNIT_BYTES);
+           lane % 4 * (UNIT_BYTES / 4) + k_warp * (PORTION * UNIT_BYTES);
+}
+
+// In front of a consumer's unit u: waits for its portion, if it is the first of one, but for the
+// first portion, which came with the scales.
+DEVICE void await_portion(const place<STAGES> &stage, u32 u)
+{
+    if (u && u % PORTION == 0)
+        barrier_wait(full_barrier(stage.at, u / PORTION), stage.parity);
 }
 
 // Adds the products of a unit of 16 rows, or of two units of eight, with A. Weights of the first
@@ -1336,23 +1372,26 @@ DEVICE void multiply_unit(float (&sums)[M_TILES][4], const u32 (&a)[M_TILES][UNI
 // read different banks, though rows lie in memory as bulk copies bring them quickest. Of the four
 // lanes of a row, one has the columns of both units, 2q and 2q + 1.
 DEVICE void multiply_one_row(LAYER_PARAMETER float &sum, const a_values &a, const a_sums &of_a,
-                             const row_scales &row, const walk &at, u32 stage, u32 rows,
-                             u32 k_warp, float shift)
+                             const row_scales &row, const walk &at, const place<STAGES> &stage,
+                             u32 rows, u32 k_warp, float shift)
 {
-    const u32 own = own_weights(stage, rows, k_warp), q = item() % 4;
+    const u32 own = own_weights(stage.at, rows, k_warp), q = item() % 4;
     const u32 column = at.chunk * CHUNK + k_warp * UNITS * UNIT;
 
     UNROLL for (u32 s = 0; s < SETS; s++) {
         const u32 units = smaller(SIDE, UNITS - s * SIDE), key = row_key(units);
         float of_unit[2] = {};
         UNROLL for (u32 p = 0; p < divide_up(units, 2); p++) {
-            const u32 first = 2 * p, next = column + (s * SIDE + first + 1) * UNIT;
+            const u32 first = 2 * p, unit = s * SIDE + first, low = unit % PORTION % SIDE;
+            const u32 next = column + (unit + 1) * UNIT;
             const u32 second = first + 1 < units && (!RAGGED || next < K) ? first + 1 : first;
             float products[M_TILES][4] = {};
             if (RAGGED && next - UNIT >= K)
                 continue;
-            multiply_unit(products, a[s], own + (first ^ key) * UNIT_BYTES,
-                          own + (second ^ key) * UNIT_BYTES, s * SIDE * UNIT_BYTES);
+            await_portion(stage, unit);
+            multiply_unit(products, a[s], own + (low ^ key) * UNIT_BYTES,
+                          own + (low + second - first ^ key) * UNIT_BYTES,
+                          bytes_to_unit(unit) - low * UNIT_BYTES);
             if ((q ^ key / 2) != p)
                 continue;
             of_unit[0] = key % 2 ? products[0][2] : products[0][0];
@@ -1376,9 +1415,9 @@ DEVICE void multiply_one_row(LAYER_PARAMETER float &sum, const a_values &a, cons
 
 DEVICE void multiply(LAYER_PARAMETER float (&sums)[M_TILES][4], const a_values &a,
                      const a_sums &of_a, const row_scales &upper, const row_scales &lower,
-                     const walk &at, u32 stage, u32 rows, u32 k_warp, float shift)
+                     const walk &at, const place<STAGES> &stage, u32 rows, u32 k_warp, float shift)
 {
-    const u32 own = own_weights(stage, rows, k_warp);
+    const u32 own = own_weights(stage.at, rows, k_warp);
 
     UNROLL for (u32 s = 0; s < SPANS; s++) {
         float of_block[M_TILES][4] = {}, (&block)[M_TILES][4] = HAS_BLOCK_SCALES ? of_block : sums;
@@ -1390,8 +1429,10 @@ DEVICE void multiply(LAYER_PARAMETER float (&sums)[M_TILES][4], const a_values &
                 block[t][i] = -(NO_ZERO + shift_at(i / 2 ? below : above, s % SCALES)) *
                               of_a[s][t][i % 2];
         }
-        UNROLL for (u32 u = s * SPAN; u < (s + 1) * SPAN; u++)
-            multiply_unit(block, a[u], own, own + 8 * ROW_BYTES, u * UNIT_BYTES);
+        UNROLL for (u32 u = s * SPAN; u < (s + 1) * SPAN; u++) {
+            await_portion(stage, u);
+            multiply_unit(block, a[u], own, own + 8 * ROW_BYTES, bytes_to_unit(u));
+        }
         if (!HAS_BLOCK_SCALES)
             continue;
         const float scales[2] = {scale_at(above, s % SCALES, CODES, shift),
@@ -1410,6 +1451,17 @@ DEVICE void multiply(LAYER_PARAMETER float (&sums)[M_TILES][4], const a_values &
             }
         }
     }
+}
+
+// A consumer is done with a stage. With several rows of A it says so before it waits to hand its
+// sums over, so that copies go on; with one row sums are few and go first, for what waits for the
+// last of them is a larger part of a launch.
+DEVICE void give_back(u32 stage, u32 lane)
+{
+    fence_async();
+    sync_warp();
+    if (lane == 0)
+        barrier_arrive(EMPTY + stage * 8);
 }
 
 DEVICE void consume(LAYER_PARAMETER SCALE_OPERANDS SLOT_PARAMETER walk at, const a_element *a,
@@ -1461,27 +1513,27 @@ DEVICE void consume(LAYER_PARAMETER SCALE_OPERANDS SLOT_PARAMETER walk at, const
         at.advance();
         if (!SCALES_COME && at.more()) // a step ahead of their use
             load_both_scales<false>(LAYER_NAME SCALE_NAMES upper, lower, at, 0, rows, k_warp);
-        barrier_wait(FULL + stage.at * 8, stage.parity);
+        barrier_wait(full_barrier(stage.at, 0), stage.parity);
         if constexpr (SCALES_COME)
             load_both_scales<true>(LAYER_NAME SCALE_NAMES upper_now, lower_now, now, stage.at, rows,
                                    k_warp);
         if constexpr (ONE_ROW)
-            multiply_one_row(LAYER_NAME sums[0][0], values, of_a, upper_now, now, stage.at, rows,
+            multiply_one_row(LAYER_NAME sums[0][0], values, of_a, upper_now, now, stage, rows,
                              k_warp, shift);
         else
-            multiply(LAYER_NAME sums, values, of_a, upper_now, lower_now, now, stage.at, rows,
-                     k_warp, shift);
-        fence_async();
-        sync_warp();
-        if (lane == 0)
-            barrier_arrive(EMPTY + stage.at * 8);
-        stage.advance();
+            multiply(LAYER_NAME sums, values, of_a, upper_now, lower_now, now, stage, rows, k_warp,
+                     shift);
+        if (!ONE_ROW)
+            give_back(stage.at, lane);
         barrier_wait(DRAINED + buffer.at * 8, buffer.parity);
         UNROLL for (u32 t = 0; t < M_TILES; t++)
             store_sums(sums_at(buffer.at, warp, t, lane), sums[t]);
         sync_warp();
         if (lane == 0)
             barrier_arrive(SUMMED + buffer.at * 8);
+        if (ONE_ROW)
+            give_back(stage.at, lane);
+        stage.advance();
         buffer.advance();
     }
 }
