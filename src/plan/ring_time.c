@@ -11,7 +11,7 @@
 
 #include "plan/nvidia.h"
 
-/* Cycles at 1.98 GHz, for several rows of A: fitted to 2,630 times of kernels of 15 layers and five
+/* Cycles at 1.98 GHz, for several rows of A: fitted to 2,630 times of kernels of 14 layers and five
  * formats at M = 8, 16 and 32. Of those within 1.35 of the fastest 91 % took what follows from
  * these within 15 %, and what the model finds the fastest takes 2.5 % more than what was
  * (docs/notebook/ring.md, 2026-11-30). */
@@ -47,7 +47,7 @@
 #define AVERAGE_PART         6      /* of a kernel's cycles: one in so many has an instruction */
 #define FEW_PERCENT          80 /* of multiprocessors at work, or fewer, leave each other memory */
 #define ALONE_BYTES          31 /* of W that each of those then gets in a cycle */
-/* For one row of A, fitted to 2,084 times of kernels of 15 layers and five mixtures, of five
+/* For one row of A, fitted to 2,086 times of kernels of 17 layers and five mixtures, of five
  * formats: of those within 1.35 of the fastest all but 1.9 % took what follows from these within
  * 15 %, and the model's choice takes 1.5 % more than the fastest (docs/notebook/ring.md,
  * 2026-11-30). */
