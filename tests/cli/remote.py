@@ -154,9 +154,16 @@ def make_ops(tmp_path_factory):
                     f"-L{build}/lib", "-lquern", f"-Wl,-rpath,{build}/lib", "-pthread", "-ldl",
                     "-lm"], check=True)  # a sanitized library is an archive
 
+    # A sanitized program has the library in it, which looks for its worker and for a compiler where
+    # the program lies; so it is told where they are.
+    own = build / "libexec/quern/quern-worker" if build.name in sanitizers else ""
+    rocm = TOP / "build/rocm"
+    beside = {"QUERN_ROCM_PATH": str(rocm)} if rocm.is_dir() else {}
+
     def make(cache, problems, env, worker=""):
-        done = subprocess.run([program, worker, *problems], capture_output=True, text=True,
-                              timeout=TIMEOUT_S, env={**clean_environment(cache), **env})
+        done = subprocess.run([program, worker or own, *problems], capture_output=True, text=True,
+                              timeout=TIMEOUT_S,
+                              env={**beside, **clean_environment(cache), **env})
         assert done.returncode == 0, done.stderr
         return {"counters": json.loads(done.stdout), "said": done.stderr}
     return make
