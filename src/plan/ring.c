@@ -65,7 +65,8 @@ static void set_stages(struct plan *p, int64_t other, int stages)
 /* Whether any number of stages may be among the best shapes that there are, as two numbers of them
  * tell: the most that fit, which is best where memory is waited for, and three, or two, which is
  * best where loads of A are. That no other number is much better than both is a guess: of 3,956
- * random kernels none had another choice with all numbers tried. A wrong guess costs a slightly
+ * random kernels none had another choice with all numbers tried (2026-11-29, before stages came in
+ * portions). A wrong guess costs a slightly
  * slower kernel. */
 static bool stages_promise(struct plan *p, int64_t other, int most,
                            const struct model_ranking *ranking)

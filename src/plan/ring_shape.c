@@ -12,7 +12,7 @@
 #define TABLE_BYTES    65536 /* half of it free for sums */
 #define BARRIER_BYTES  8
 #define PORTIONED_ROWS 8  /* of A, at most, with which stages come in portions */
-#define COPIES_MAX     64 /* of a stage's weights, where they come in portions */
+#define COPIES_MAX     64 /* of a stage's weights, all of which are unrolled */
 /* Registers of a lane. */
 #define LANE_REGISTERS  255 /* most that it can have */
 #define OTHER_REGISTERS 56  /* that a producer's or a summer's needs */
@@ -120,10 +120,10 @@ static int64_t scale_rows(const struct plan *p)
     return each && (meet || !together) ? 1 : together ? ring_stage_rows(p) : 0;
 }
 
-/* A copy takes its warp some 40 cycles, whatever its size, and stages of several rows of A have 16
+/* A copy takes its warp some 27 cycles, whatever its size, and stages of several rows of A have 16
  * rows and more: with as many copies of scales a warp would be late (57344x8192 in NF4 took 88 us
- * at M = 16, and 81 with two). Not beyond 16 warps, as lanes would have a quarter fewer registers.
- */
+ * at M = 16, and 81 with two, when copies were not all unrolled; 2026-11-29). Not beyond 16 warps,
+ * as lanes would have a quarter fewer registers. */
 static int producers(const struct plan *p)
 {
     return p->ring.scale_rows == 1 && !ring_one_row(p) && ring_consumers(p) + 3 <= 16 ? 2 : 1;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * How long kernels of family ring take. A step of a multiprocessor is modelled as whichever takes
- * longest of four: shared memory (not with one row of A), the issue of instructions, a consumer's
- * chain of them, and the warps that add sums; with several rows of A a part of the other three is
- * added. A kernel takes its steps or its share of memory, whichever is longer, and somewhat more,
- * after its launch and its loads of A. Constants are fitted to what kernels took on an H200
- * (docs/notebook/ring.md).
+ * longest of four: shared memory, or with one row of A the copies that a warp starts, the issue of
+ * instructions, a consumer's chain of them, and the warps that add sums; with several rows of A a
+ * part of the other three is added. A kernel takes its steps or its share of memory, whichever is
+ * longer, and somewhat more, after its launch and its loads of A. Constants are fitted to what
+ * kernels took on an H200 (docs/notebook/ring.md).
  */
 #include "plan/ring.h"
 
@@ -43,7 +43,7 @@
 #define SUM_CYCLES           11     /* and for those of each consumer */
 #define OTHERS_PERCENT       28     /* of what is not the longest, that is waited for too */
 #define RAGGED_PERCENT       250    /* of a warp's cycles, where a chunk does not divide K */
-#define END_PERCENT          59     /* of a step, behind the last bytes */
+#define END_PERCENT          59     /* of a portion's part of a step, behind the last bytes */
 #define AVERAGE_PART         6      /* of a kernel's cycles: one in so many has an instruction */
 #define FEW_PERCENT          80 /* of multiprocessors at work, or fewer, leave each other memory */
 #define ALONE_BYTES          31 /* of W that each of those then gets in a cycle */
@@ -205,7 +205,7 @@ static int64_t together(int64_t a, int64_t b, int thousandths)
            longer * part / 1000 * part / 1000 * part / 1000 * part / 1000 * thousandths / 1000;
 }
 
-/* Of a kernel for one row. Behind the last bytes most of a step follows. */
+/* Of a kernel for one row. Behind the last bytes most of a portion's part of a step follows. */
 static int64_t one_row_cycles(const struct plan *p, const struct target_fill *fill)
 {
     const int64_t steps = (int64_t)fill->fullest * ring_chunks(p), step = one_row_step_cycles(p);
@@ -267,8 +267,8 @@ void ring_estimate(struct plan *p)
     e->setup_slots = 300;
     e->slots = p->row_groups * ring_chunks(p) * ring_consumers(p) * slots;
     e->kernel_cycles = ring_one_row(p) ? one_row_cycles(p, &fill) : rows_cycles(p, &fill);
-    /* Times are of hardware, so the quickest shape is wanted, however many instructions it has: what
-     * is said of the average multiprocessor's work is the same part of all shapes' time, which is
-     * about slab_w4's. */
+    /* Times are of hardware, so the quickest shape is wanted, however many instructions it has:
+     * what is said of the average multiprocessor's work is the same part of all shapes' time, which
+     * is about slab_w4's. */
     e->busy_cycles = e->kernel_cycles / AVERAGE_PART * t->cus * t->simds;
 }

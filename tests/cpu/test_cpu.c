@@ -342,6 +342,21 @@ static const struct run runs[] = {
      "waves=8 products=12 k_warps=4 row_warps=1 units=4 stages=2 portions=2", 1},
     {"wq=none n=130 k=1024 a=f16", 3,
      "waves=8 products=12 k_warps=4 row_warps=1 units=8 stages=2 portions=4", 1},
+    /* and of two warps that copy, of tiles that go through two chunks together, of mixtures */
+    {"wq=nf4 n=93 k=4096 a=bf16", 7,
+     "waves=8 products=12 k_warps=4 row_warps=1 units=8 stages=2 portions=2", 1,
+     .has = "PRODUCERS = 2;"},
+    {"wq=nf4 n=2200 k=512 a=bf16", 5,
+     "waves=4 products=12 k_warps=2 row_warps=1 units=2 stages=3 portions=2", 1},
+    {"op=moe wq=int4 n=66 k=1024 a=bf16 experts=8 top_k=2", 1,
+     "waves=8 products=12 k_warps=4 row_warps=1 units=4 stages=2 portions=1", 1},
+    {"op=moe wq=nf4 n=66 k=2048 a=bf16 experts=8 top_k=2", 1,
+     "waves=8 products=12 k_warps=4 row_warps=1 units=8 stages=2 portions=2", 1},
+    /* and one row's chunks of more than two sets of units */
+    {"wq=nf4 n=37 k=4864 a=bf16", 1,
+     "waves=8 products=12 k_warps=4 row_warps=1 units=19 stages=2 portions=1", 1},
+    {"wq=none n=21 k=2560 a=bf16", 1,
+     "waves=4 products=12 k_warps=2 row_warps=1 units=40 stages=2 portions=4", 1},
     /* shapes that the model does not choose */
     {"wq=nf4 n=192 k=1024 a=bf16", 8,
      "waves=8 products=12 k_warps=4 row_warps=1 units=2 stages=2 portions=1", 1},

@@ -776,8 +776,8 @@ static_assert(!TABLE_BYTES || SUM_BUFFERS * WARPS * WARP_SUMS * SUMS_APART <= TA
               "the halves of the table hold all sums");
 static_assert(PORTION * PORTIONS == UNITS && PORTION % SPAN == 0,
               "a block's units are one warp's, and of a portion");
-static_assert(PORTIONS == 1 || (!RAGGED && (!ONE_ROW || PORTION % 2 == 0)),
-              "portions are as large, and of whole products");
+static_assert(PORTIONS == 1 || (!RAGGED && (!KEYED || PORTION * UNIT_BYTES % 128 == 0)),
+              "portions are as large, and rows' orders stay inside of them (row_key)");
 
 DEVICE u32 full_barrier(u32 stage, u32 portion) { return FULL + (stage * PORTIONS + portion) * 8; }
 // Which of a chunk's units is a consumer's unit u: those of a portion are all consumers' in turn.
@@ -868,24 +868,20 @@ DEVICE u64 row_at(LAYER_PARAMETER const walk &at, u32 row)
 }
 
 // One lane starts all copies, for the compiler then keeps addresses in uniform registers: a copy
-// is five instructions, where one by each lane is a loop of eight slow ones. Each of these two
-// arrives once at every barrier whose bytes it copies.
-constexpr u32 COPIES = ROWS * PORTIONS, COPIES_UNROLLED = smaller(COPIES, 64);
-
+// is five instructions, where one by each lane is a loop of eight slow ones. Copies of a stage, 64
+// at most, are unrolled: in a loop each takes twice as long, and stages would wait for their copies
+// to start. Each of these two arrives once at every barrier whose bytes it copies.
 DEVICE void copy_weights(LAYER_PARAMETER const u8 *b, const walk &at, u32 stage)
 {
     const u32 bytes = columns_at(LAYER_NAME at) / 8 * W_BITS / PORTIONS; // of a row in a portion
 
-    NO_UNROLL for (u32 first = 0; first < COPIES; first += COPIES_UNROLLED) {
-        UNROLL for (u32 i = first; i < first + COPIES_UNROLLED; i++) {
-            const u32 portion = i / ROWS, row = i % ROWS;
-            const u64 from = (u64)at.chunk * CHUNK_BYTES + portion * bytes;
-            if (row == 0)
-                barrier_expect(full_barrier(stage, portion), ROWS * bytes);
-            bulk_copy(RING + stage * STAGE_BYTES + row * ROW_BYTES + portion * bytes,
+    UNROLL for (u32 i = 0; i < PORTIONS; i++) {
+        const u64 from = (u64)at.chunk * CHUNK_BYTES + i * bytes;
+        barrier_expect(full_barrier(stage, i), ROWS * bytes);
+        UNROLL for (u32 row = 0; row < ROWS; row++)
+            bulk_copy(RING + stage * STAGE_BYTES + row * ROW_BYTES + i * bytes,
                       b + row_at(LAYER_NAME at, row) * K_BYTES + from, bytes,
-                      full_barrier(stage, portion), WEIGHTS_ONCE);
-        }
+                      full_barrier(stage, i), WEIGHTS_ONCE);
     }
 }
 
@@ -1182,8 +1178,9 @@ template <u32 COUNT> DEVICE void load_packed(u32 at, u32 offset, u32 (&words)[CO
 }
 
 // With one row of A, what the numbers of a set's units are xored with to give the order in which a
-// lane reads its row's: of rows whose units 0 are in the same banks, each has another. It is less
-// than BANKS, which divides a portion's units: none of them takes the place of another portion's.
+// lane reads its row's: of rows whose units 0 are in the same banks, each has another if a set has
+// units enough. It is less than BANKS, which divides the units of one of several portions: so none
+// takes the place of another portion's.
 DEVICE u32 row_key(u32 units)
 {
     constexpr u32 BANKS = 128 / UNIT_BYTES; // neighbouring units that share no bank
@@ -1247,7 +1244,8 @@ DEVICE void multiply_one_row(LAYER_PARAMETER float &sum, const a_values &a, cons
         const u32 units = smaller(SIDE, UNITS - s * SIDE), key = row_key(units);
         float of_unit[2] = {};
         UNROLL for (u32 p = 0; p < divide_up(units, 2); p++) {
-            const u32 first = 2 * p, unit = s * SIDE + first, low = unit % PORTION % SIDE;
+            const u32 first = 2 * p, unit = s * SIDE + first;
+            const u32 low = unit % PORTION % SIDE; // its place in its eight of a portion
             const u32 next = column + (unit + 1) * UNIT;
             const u32 second = first + 1 < units && (!RAGGED || next < K) ? first + 1 : first;
             float products[M_TILES][4] = {};
