@@ -347,7 +347,7 @@ static const struct run runs[] = {
      "waves=8 products=12 k_warps=4 row_warps=1 units=8 stages=2 portions=2", 1,
      .has = "PRODUCERS = 2;"},
     {"wq=nf4 n=2200 k=512 a=bf16", 5,
-     "waves=4 products=12 k_warps=2 row_warps=1 units=2 stages=3 portions=2", 1},
+     "waves=8 products=12 k_warps=2 row_warps=1 units=2 stages=3 portions=2", 1},
     {"op=moe wq=int4 n=66 k=1024 a=bf16 experts=8 top_k=2", 1,
      "waves=8 products=12 k_warps=4 row_warps=1 units=4 stages=2 portions=1", 1},
     {"op=moe wq=nf4 n=66 k=2048 a=bf16 experts=8 top_k=2", 1,
