@@ -15,8 +15,8 @@
 #define WAVES_MAX   20    /* of a block: with more a launch gives a lane fewer than 96 registers */
 #define SUMS_MAX    256   /* of 128 bytes each, in the table's free half */
 #define KEPT_BYTES  49152 /* most, of sums of chunks before */
-#define COLUMNS_ONE 1280  /* with one row of A */
-#define COLUMNS_MAX 512   /* of a consumer in a chunk */
+#define COLUMNS_MAX 512   /* of a consumer in a chunk, with several rows of A, */
+#define COLUMNS_ONE 1280  /* and with one, whose values take an eighth of the registers */
 #define ROW_WARPS   4     /* most */
 #define SUMMERS_MAX 4
 /* A shape is tried with every number of stages if it seems to take less than so much of the time of
@@ -66,8 +66,7 @@ static void set_stages(struct plan *p, int64_t other, int stages)
  * tell: the most that fit, which is best where memory is waited for, and three, or two, which is
  * best where loads of A are. That no other number is much better than both is a guess: of 3,956
  * random kernels none had another choice with all numbers tried (2026-11-29, before stages came in
- * portions). A wrong guess costs a slightly
- * slower kernel. */
+ * portions). A wrong guess costs a slightly slower kernel. */
 static bool stages_promise(struct plan *p, int64_t other, int most,
                            const struct model_ranking *ranking)
 {

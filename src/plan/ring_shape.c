@@ -69,10 +69,11 @@ int64_t ring_unit_bytes(const struct plan *p)
     return p->ring.unit * (int64_t)nvidia_weight_bits(&p->problem) / 8;
 }
 
-/* Portions are as large and hold whole blocks; and of one row of A so many units that all orders of
- * a row's (row_key in the template) are orders of a portion's. They pay where a launch has few
- * steps, and cost every step; with 16 rows of A and more none was faster (docs/notebook/ring.md).
- */
+/* All portions of a stage have as many units, and whole blocks, or a consumer would need what has
+ * not come. With one row of A, whose lanes read the units of different rows in different orders
+ * (row_key in the template), a portion is a multiple of all banks, so that no order leaves it.
+ * Portions pay where a launch has few steps, and cost time in every step; with 16 rows of A and
+ * more none was faster (docs/notebook/ring.md). */
 bool ring_portions_fit(const struct plan *p)
 {
     const int portion = p->ring.units / p->ring.portions;

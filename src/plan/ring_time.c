@@ -104,17 +104,6 @@ static int64_t step_slots(const struct plan *p)
                            : unit_slots(p) * p->ring.units;
 }
 
-/* Copies that a producer starts for a stage: of weights, and where it is alone of their scales and
- * zero points too. */
-static int64_t copies(const struct plan *p)
-{
-    const int64_t rows = ring_stage_rows(p);
-    const int64_t scales = p->ring.scale_rows == 1 ? rows : p->ring.scale_rows > 1;
-    const int kinds = p->problem.zero > QUERN_ZERO_NONE ? 2 : 1;
-
-    return rows * p->ring.portions + (p->ring.producers == 1 ? scales * kinds : 0);
-}
-
 /* Cycles of a multiprocessor in a step, with several rows of A: the longest of four, and a part of
  * the others. Where a chunk does not divide K, each unit is behind a branch, across which nothing
  * is scheduled. */
@@ -143,6 +132,16 @@ static int64_t rows_step_cycles(const struct plan *p)
 
     return most + (shared + issue + chain + summing - most) * OTHERS_PERCENT / 100 +
            (p->ring.portions - 1) * PORTION_CYCLES;
+}
+
+/* Copies that the producer of a kernel for one row starts for a stage: of weights, of their scales
+ * and of their zero points. */
+static int64_t copies(const struct plan *p)
+{
+    const int64_t rows = ring_stage_rows(p);
+    const int64_t scales = p->ring.scale_rows == 1 ? rows : p->ring.scale_rows > 1;
+
+    return rows * p->ring.portions + scales * (p->problem.zero > QUERN_ZERO_NONE ? 2 : 1);
 }
 
 /* The same for one row of A. */

@@ -934,7 +934,7 @@ static_assert(!TABLE_BYTES || SUM_BUFFERS * WARPS * WARP_SUMS * SUMS_APART <= TA
 static_assert(PORTION * PORTIONS == UNITS && PORTION % SPAN == 0,
               "a block's units are one warp's, and of a portion");
 static_assert(PORTIONS == 1 || (!RAGGED && (!KEYED || PORTION * UNIT_BYTES % 128 == 0)),
-              "portions are as large, and rows' orders stay inside of them (row_key)");
+              "portions are equal, and rows' orders stay inside of them (row_key)");
 
 DEVICE u32 full_barrier(u32 stage, u32 portion) { return FULL + (stage * PORTIONS + portion) * 8; }
 // Which of a chunk's units is a consumer's unit u: those of a portion are all consumers' in turn.
@@ -1401,17 +1401,17 @@ DEVICE void multiply_one_row(LAYER_PARAMETER float &sum, const a_values &a, cons
         const u32 units = smaller(SIDE, UNITS - s * SIDE), key = row_key(units);
         float of_unit[2] = {};
         UNROLL for (u32 p = 0; p < divide_up(units, 2); p++) {
-            const u32 first = 2 * p, unit = s * SIDE + first;
-            const u32 low = unit % PORTION % SIDE; // its place in its eight of a portion
-            const u32 next = column + (unit + 1) * UNIT;
+            const u32 first = 2 * p, u = s * SIDE + first;
+            const u32 low = u % PORTION % SIDE; // unit u's place in its eight of a portion
+            const u32 next = column + (u + 1) * UNIT;
             const u32 second = first + 1 < units && (!RAGGED || next < K) ? first + 1 : first;
             float products[M_TILES][4] = {};
             if (RAGGED && next - UNIT >= K)
                 continue;
-            await_portion(stage, unit);
+            await_portion(stage, u);
             multiply_unit(products, a[s], own + (low ^ key) * UNIT_BYTES,
                           own + (low + second - first ^ key) * UNIT_BYTES,
-                          bytes_to_unit(unit) - low * UNIT_BYTES);
+                          bytes_to_unit(u) - low * UNIT_BYTES);
             if ((q ^ key / 2) != p)
                 continue;
             of_unit[0] = key % 2 ? products[0][2] : products[0][0];
