@@ -160,6 +160,17 @@ def test_tune(quern):
         assert ("says the tuning table" in text) == k["noted"]
 
 
+def test_a_dry_run_of_tune_only_measures(quern, tmp_path):
+    report = quern.json(*TUNE, "--dry-run", LAYER, env=GPU)
+    assert report["table"] is None and not (quern.cache / "tuning").exists()
+    for k in report["kernels"]:
+        assert not k["noted"] and len(k["measured"]) == k["shapes"] == 3
+    lines = quern(*TUNE, "--dry-run", LAYER, env=GPU).stdout.splitlines()
+    assert len(lines) == 3 and not (quern.cache / "tuning").exists()
+    quern.refused(*TUNE, "--dry-run", "--out", tmp_path / "some.tune", LAYER, status=2, env=GPU,
+                  says="a dry run writes no table")
+
+
 def test_a_tuning_table_is_followed(quern, tmp_path):
     words = ("--target", "gfx1151", "--m", "1", LAYER)
     own = quern("source", *words).stdout

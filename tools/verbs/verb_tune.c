@@ -2,7 +2,8 @@
 /*
  * quern tune: measures the shapes that a kernel may have on the GPU of this machine, and notes the
  * fastest in the tuning table: only if it wins by more than measurements differ, and, where the
- * software GPU runs the target, only after it found the shape's answers right.
+ * software GPU runs the target, only after it found the shape's answers right. A dry run only
+ * measures.
  */
 #include "files/files.h"
 #include "command/options.h"
@@ -29,10 +30,11 @@ struct tune {
     uint64_t rotate;
     int shapes; /* shapes that are measured for each kernel */
     const char *manifest, *out;
+    bool dry_run;
     struct quern_device_info device;
     struct quern_target_info target;
     quern_ctx *ctx;
-    char *path;   /* the tuning table's file */
+    char *path;   /* the tuning table's file; null in a dry run */
     char **lines; /* its entries: those that were there, and new ones */
     size_t count, room;
     json_t *list;
@@ -222,7 +224,8 @@ static json_t *measured(const struct kernel *k)
 
 static int note_result(struct tune *t, struct kernel *k, size_t best)
 {
-    const bool other = best && k->us[best] < WORTH * k->us[0];
+    const bool wins = best && k->us[best] < WORTH * k->us[0];
+    const bool other = wins && !t->dry_run;
     const size_t room = strlen(k->text) + sizeof k->shapes->words + 64;
     char *const line = malloc(room);
     int status = EXIT_OK;
@@ -247,7 +250,7 @@ static int note_result(struct tune *t, struct kernel *k, size_t best)
     table_cell(&t->table, "%zu", k->count);
     table_cell(&t->table, "%.2f", k->us[0]);
     table_cell(&t->table, "%.2f", k->us[best]);
-    table_cell(&t->table, "%s", other ? k->shapes[best].words : "the model's");
+    table_cell(&t->table, "%s", wins ? k->shapes[best].words : "the model's");
     if (!other) {
         free(line);
         return EXIT_OK;
@@ -341,10 +344,12 @@ static int open_all(struct tune *t)
         return status;
     t->target = (struct quern_target_info)QUERN_INIT(struct quern_target_info);
     quern_status e = quern_target_find(t->device.target, &t->target);
-    if (!e && !t->out)
+    if (!e && !t->out && !t->dry_run)
         e = quern_cache_info(t->ctx, &cache);
     if (e)
         return fail_status(e, NULL);
+    if (t->dry_run)
+        return EXIT_OK;
     if (!t->out && !cache.directory[0])
         return misuse("there is no cache directory for the table; name a file with --out");
     snprintf(file, sizeof file, "%s.tune", t->target.name);
@@ -376,12 +381,14 @@ static int tune_manifest(struct tune *t)
 static int print(struct tune *t)
 {
     if (t->common.json)
-        return json_print(json_make("{s:i, s:s, s:s, s:s, s:O}", "quern_tune", 1, "device",
-                                    t->device.name, "target", t->target.name, "table", t->path,
-                                    "kernels", t->list));
+        return json_print(json_make("{s:i, s:s, s:s, s:o, s:O}", "quern_tune", 1, "device",
+                                    t->device.name, "target", t->target.name, "table",
+                                    t->path ? json_make("s", t->path) : json_null(), "kernels",
+                                    t->list));
     if (!table_print(&t->table, 1))
         return fail("out of memory");
-    printf("%s\n", shown_line(t->path));
+    if (t->path)
+        printf("%s\n", shown_line(t->path));
     return finish_output();
 }
 
@@ -394,6 +401,8 @@ static int tune(struct tune *t)
     if (t->manifest && t->common.argument_count)
         return misuse("give a manifest or a problem, not both: --manifest %s and %s", t->manifest,
                       t->common.arguments[0]);
+    if (t->dry_run && t->out)
+        return misuse("a dry run writes no table: not both --dry-run and --out %s", t->out);
     if (!t->manifest && (status = options_problem(&t->common, &problem, text)))
         return status;
     if (!t->manifest && (problem.op == QUERN_OP_MOE || problem.op == QUERN_OP_MOE_ALIGN))
@@ -413,7 +422,7 @@ static int tune(struct tune *t)
     table_header(&t->table, "<problem|m|shapes|model us|best us|<noted");
     status = t->manifest ? tune_manifest(t) : tune_problem(t, &problem, text, &t->set);
     /* what was measured before something failed is kept */
-    const int written = write_table(t);
+    const int written = t->dry_run ? EXIT_OK : write_table(t);
     if (!status)
         status = written;
     return status ? status : print(t);
@@ -432,6 +441,7 @@ int verb_tune(int argc, char **argv)
         {"manifest", FLAG_TEXT, &t.manifest, "FILE", "layers that QUERN_RECORD noted of a run"},
         {"shapes", FLAG_COUNT, &t.shapes, "N", "measured for each kernel (16)"},
         {"out", FLAG_TEXT, &t.out, "FILE", "the table (tuning/GFX.tune in the cache directory)"},
+        {"dry-run", FLAG_YES, &t.dry_run, NULL, "only measure: verify no shape, note none"},
         {"rotate", FLAG_SIZE, &t.rotate, "BYTES", "of weights that launches go through (512M)"},
         {0},
     };
