@@ -3,21 +3,24 @@
 """Times quern and what can be run beside it on the NVIDIA GPU of this machine, in one run.
 
     sweep_cuda.py time CSV [--format F…] [--shapes table|marlin|zoo] [--rows M…] [--sampled S]
-    sweep_cuda.py table CSV     what the file says, a Markdown table for each format
+    sweep_cuda.py table CSV     what the file says, a Markdown table for each format; of none also
+                                how many times as long as quern its peers take for up to 8 rows
     sweep_cuda.py chart CSV SVG a chart of it (needs matplotlib): how many times as fast as torch's
                                 dense product each is, and would be at the memory's peak
     sweep_cuda.py model CSV [--most M] [--within PERCENT]
                                 how far `quern explain`'s time for sm_90 is from the file's;
                                 needs the built command and no GPU; cells beyond are named
 
-Formats: nf4 (groups of 64, f32 scales), int4 (groups of 128, bf16 scales), mxfp4; A and C are bf16.
-`model` also knows none, fp8 and fp8-fp8 (A of fp8), whose figures `layers_cuda.py time` prints.
-`time` adds rows to CSV and leaves out what it has already, so that it may be stopped and started
-again. A row is format, N, K, M, who, microseconds a launch, TB/s of the format's packed weights and
-scales (of `dense`: of weights in bf16). Who:
+Formats: nf4 (groups of 64, f32 scales), int4 (groups of 128, bf16 scales), mxfp4, none (weights of
+bf16, unquantised); A and C are bf16. `model` also knows fp8 and fp8-fp8 (A of fp8), whose figures
+`layers_cuda.py time` prints. `time` adds rows to CSV and leaves out what it has already, so that it
+may be stopped and started again. A row is format, N, K, M, who, microseconds a launch, TB/s of the
+format's packed weights and scales (of `dense`: of weights in bf16). Who:
 
     quern          plain launches
-    dense          torch.matmul in bf16, which is cuBLASLt
+    dense          torch.matmul in bf16, which is cuBLASLt; of none with the same weights
+    cublaslt       none: cuBLASLt's product with the same weights by each of the ten algorithms
+                   that its heuristics rank first, 32 MiB of workspace; the best counts
     bitsandbytes   nf4: what its Python picks (its fused kernel, or its decoder and cuBLAS)
     bnb-kernel     nf4: its fused kernel, whatever its Python would pick
     tinygemm       int4: torch's _weight_int4pack_mm, the best of its three layouts
@@ -31,8 +34,8 @@ Weights are cold (launches rotate over 600 MB), 40 launches in a CUDA graph each
 before, the median of 9 replays counts; clocks are as they are. Shapes of `table` are those of the
 goals, `marlin` those that Marlin's authors and users publish (both orders of N and K), `zoo` every
 linear layer of cache/models, which `hosts_cuda.py prepare` notes in build/hw/zoo. Results of quern
-and of each peer are compared where they have the same weights. Exit status 1: a result is wrong;
-77: no GPU.
+and of each peer are compared where they have the same weights; what is wrong is not timed. Exit
+status 1: a result is wrong; 77: no GPU.
 """
 import argparse
 import csv
@@ -50,11 +53,12 @@ COLUMNS = ("format", "n", "k", "m", "who", "us", "tb_s")
 ROWS = (1, 4, 8, 16, 32, 64)
 MARLIN = [(8192, 8192), (8192, 16384), (16384, 8192), (7168, 20480), (20480, 7168),
           (8192, 81920), (81920, 8192)]
-WORDS = {"nf4": "wq=nf4", "int4": "wq=int4", "mxfp4": "wq=mxfp4"}
+WORDS = {"nf4": "wq=nf4", "int4": "wq=int4", "mxfp4": "wq=mxfp4", "none": "wq=none"}
 MODELLED = {name: words + " a=bf16" for name, words in WORDS.items()} | {
-    "none": "wq=none a=bf16", "fp8": "wq=fp8 a=bf16", "fp8-fp8": "wq=fp8 a=fp8 c=bf16"}
+    "fp8": "wq=fp8 a=bf16", "fp8-fp8": "wq=fp8 a=fp8 c=bf16"}
 PEER_ERROR = 2e-2  # of the largest result; both round weights or sums to bf16
 HBM = 4.8  # TB/s, NVIDIA's data sheet of the H200
+FEW = 8  # rows up to which `table` says how a peer's times are to quern's
 
 
 class Rows:
@@ -113,8 +117,8 @@ class Layer:
 
 # Each of these serves one layer, and has the weights that it needs for as long as it lives.
 # `functions` gives, by the name of a row, the ways to multiply x by copy i of the weights: of
-# several the fastest counts. `module`: what it needs; `same_weights`: whether its results are
-# compared with quern's.
+# several that are right the fastest counts. `module`: what it needs; `same_weights`: whether its
+# results are compared with quern's.
 
 
 class Quern:
@@ -134,16 +138,45 @@ class Quern:
 
 
 class Dense:
-    names, formats, module, same_weights = ("dense",), WORDS, "torch", False
+    names, formats, module = ("dense",), WORDS, "torch"
 
     def __init__(self, layer, _):
         self.layer, torch = layer, layer.layers.torch
-        self.weights = [torch.randn(layer.n, layer.k, device="cuda", dtype=torch.bfloat16)
-                        for _ in range(layer.layers.copies_of(2 * layer.n * layer.k, 8))]
+        self.same_weights = layer.format == "none"
+        self.weights = [w["b"] for w in layer.weights] if self.same_weights else [
+            torch.randn(layer.n, layer.k, device="cuda", dtype=torch.bfloat16)
+            for _ in range(layer.layers.copies_of(2 * layer.n * layer.k, 8))]
 
     def functions(self, x):
         y, matmul = self.layer.result(len(x)), self.layer.layers.torch.matmul
         return {"dense": [lambda i: matmul(x, self.weights[i % len(self.weights)].t(), out=y)]}
+
+
+class Cublaslt:
+    """An algorithm that the library refuses to run is left out, and said."""
+    names, formats, module, same_weights = ("cublaslt",), ("none",), "cublaslt", True
+
+    def __init__(self, layer, _):
+        import cublaslt
+        self.layer, self.product, torch = layer, cublaslt.Product, layer.layers.torch
+        self.workspace = torch.empty(cublaslt.WORKSPACE, dtype=torch.uint8, device="cuda")
+
+    def functions(self, x):
+        layer, m, torch = self.layer, len(x), self.layer.layers.torch
+        product, found = self.product(layer.n, layer.k, m), []
+        for algorithm in product.algorithms:
+            def run(i, algorithm=algorithm, y=layer.result(m).fill_(float("nan"))):
+                operands = layer.weights[i % layer.count]["b"], x, y, self.workspace
+                product.run(algorithm, *(t.data_ptr() for t in operands),
+                            torch.cuda.current_stream().cuda_stream)
+                return y
+            try:
+                run(0)
+            except RuntimeError as error:
+                print(f"sweep_cuda.py: {layer.n} x {layer.k}, M = {m}: {error}", file=sys.stderr)
+                continue
+            found.append(run)
+        return {"cublaslt": found}
 
 
 class Bitsandbytes:
@@ -254,7 +287,7 @@ def apart(y, right):
 
 def everyone():
     """Who is here."""
-    for peer in (Quern, Dense, Tinygemm, Bitsandbytes, Humming):
+    for peer in (Quern, Dense, Cublaslt, Tinygemm, Bitsandbytes, Humming):
         try:
             importlib.import_module(peer.module)
             yield peer
@@ -318,17 +351,20 @@ def time_rows(rows, layer, peer, options, m):
     x, wrong = layer.activations(m), 0
     for name, functions in peer.functions(x).items():
         key = (layer.format, layer.n, layer.k, m, name)
-        if rows.has(*key) or not functions:
+        if rows.has(*key):
             continue
-        for function in functions if peer.same_weights else ():
+        errors = [0.0] * len(functions)
+        if peer.same_weights:
             ours = Quern(layer, options).functions(x)["quern"][0](0)
-            error = apart(function(0), ours)
-            if not error <= PEER_ERROR:
-                print(f"sweep_cuda.py: {key}: {error:.1e} from quern's", file=sys.stderr)
-                wrong += 1
-        us = min(layer.layers.microseconds(f) for f in functions)
-        size = 2 * layer.n * layer.k if name == "dense" else layer.bytes
-        rows.add(*key, f"{us:.2f}", f"{size / us / 1e6:.3f}")
+            errors = [apart(f(0), ours) for f in functions]
+        right = [f for f, error in zip(functions, errors) if error <= PEER_ERROR]
+        if len(right) < len(functions):
+            print(f"sweep_cuda.py: {key}: {errors} from quern's", file=sys.stderr)
+            wrong += len(functions) - len(right)
+        if right:
+            us = min(layer.layers.microseconds(f) for f in right)
+            size = 2 * layer.n * layer.k if name == "dense" else layer.bytes
+            rows.add(*key, f"{us:.2f}", f"{size / us / 1e6:.3f}")
     return wrong
 
 
@@ -344,20 +380,42 @@ def by_shape(options):
     return found
 
 
+def times_as_long(shapes, who, most):
+    """How many times as long as quern somebody takes for up to so many rows, by (N, K, M)."""
+    return {(n, k, m): cells[m, who][0] / us for (n, k), cells in shapes.items()
+            for (m, name), (us, _) in cells.items()
+            if name == "quern" and m <= most and (m, who) in cells}
+
+
+def print_times_as_long(who, ratios):
+    n, k, m = least = min(ratios, key=ratios.get)
+    slower, far = (sum(r < limit for r in ratios.values()) for limit in (1, 0.97))
+    print(f"{who}'s time by quern's, M up to {FEW}: {len(ratios)} cells of "
+          f"{len({key[:2] for key in ratios})} shapes, median "
+          f"{statistics.median(ratios.values()):.3f}, least {ratios[least]:.3f} ({n} x {k}, "
+          f"M = {m}), {far} below 0.97, {slower} below 1\n")
+
+
 def table(options):
     for fmt, shapes in by_shape(options).items():
+        ratios = times_as_long(shapes, "cublaslt", max(m for c in shapes.values() for m, _ in c))
+        last = ["cublaslt by quern"] if ratios else []
         who = sorted({w for cells in shapes.values() for _, w in cells},
                      key=lambda w: (w != "quern", w))
         rows = sorted({m for cells in shapes.values() for m, _ in cells})
-        print(f"{fmt}, µs (quern also TB/s):\n\n| N x K | M | " + " | ".join(who) + " |\n"
-              + "|---" * (2 + len(who)) + "|")
+        print(f"{fmt}, µs (quern also TB/s):\n\n| N x K | M | " + " | ".join(who + last) + " |\n"
+              + "|---" * (2 + len(who + last)) + "|")
         for (n, k), cells in sorted(shapes.items(), key=lambda item: -item[0][0] * item[0][1]):
             for m in rows:
                 words = [f"{cells[m, w][0]:.2f}" + (f" ({cells[m, w][1]:.2f})" if w == "quern"
                                                     else "")
                          if (m, w) in cells else "" for w in who]
+                words += [f"{ratios[n, k, m]:.3f}" if (n, k, m) in ratios else "" for _ in last]
                 print(f"| {n} x {k} | {m} | " + " | ".join(words) + " |")
         print()
+        for peer in ("cublaslt", "dense") if fmt == "none" else ():
+            if few := times_as_long(shapes, peer, FEW):
+                print_times_as_long(peer, few)
     return 0
 
 
