@@ -58,8 +58,8 @@ OUTPUT_LINES = 200  # of a failing file: beyond, those of its passing tests are 
 
 # Of tests/cli, what does not run the command of a sanitized build, or to see right numbers only;
 # what the others leave out there they mark (conftest.py).
-UNSANITIZED = ("test_docs.py", "test_house.py", "test_install.py", "test_problem_text.py",
-               "test_properties.py", "test_tables.py")
+UNSANITIZED = ("test_docs.py", "test_house.py", "test_install.py", "test_measured.py",
+               "test_problem_text.py", "test_properties.py", "test_tables.py")
 # Those that make or run many kernels in the same ways as others do, or start the command many times
 # for the same code with other servers or words: sanitized with --long alone.
 SANITIZED_LATE = ("test_bench.py", "test_bundle.py", "test_cache_pull.py", "test_configs.py",
