@@ -4,8 +4,10 @@
  * memory and barriers is a fault. machine.hpp has what they see of it. cpu.c compiles this file
  * once, and links it to the program of each kernel.
  *
- * Blocks run one after another. Each thread of a block is a fiber, which gives way at every barrier
- * and collective; warps take turns in random order. What is watched:
+ * Blocks run one after another, or where they form clusters those of a cluster together. Each thread
+ * is a fiber, which gives way at every barrier and collective; warps take turns in random order. The
+ * threads of a cluster are numbered through, and the shared memories of its blocks lie one behind
+ * another in one array. What is watched:
  *
  *  - Every word of shared memory has the thread that last wrote it and all that read it since, with
  *    vector clocks: an access that no barrier orders behind an earlier one is a race, however the
@@ -23,6 +25,8 @@
  *    written only by stg, each element once, and read through ldg only if no kernel writes them.
  *  - What the launch in front may write is loaded by ldg_late alone, behind the wait for that launch
  *    that the very thread made and passed the operand through. Nor does a thread store before it.
+ *  - A block of a cluster reads the shared memory of another only while that one has threads that
+ *    have not ended; what orders it behind that one's writes is a barrier of the cluster.
  *  - When no thread and no copy can go on, the threads have met a deadlock.
  *
  * This file is long because all of it is one model, which kernels must not see into.
@@ -77,8 +81,8 @@ struct fiber {
     void *stack_pointer;
     uint8_t *stack;
     uint32_t thread;
-    bool done, knows_start; /* of shared memory: check_shared_start was called */
-    bool waited;            /* for the launch in front, */
+    bool done, knows_start;              /* of shared memory: check_shared_start was called */
+    bool waited;                         /* for the launch in front, */
     std::vector<const uint8_t *> passed; /* and starts of operands that it may read since */
     vector_clock clock;
     std::vector<uint32_t> stored, loaded; /* words, since its last fence_async */
@@ -89,8 +93,9 @@ struct fiber {
 
 static fiber *running;
 static void *scheduler_stack;
-static uint64_t progress; /* grows whenever a thread or a copy got on */
-static uint32_t block[3], threads;
+static uint64_t progress;             /* grows whenever a thread or a copy got on */
+static uint32_t block[3];             /* of a cluster its first */
+static uint32_t threads, cluster = 1; /* of a block, and blocks of a cluster */
 
 /* Saves what a function must keep, and goes on where another one stopped (System V ABI, x86-64). */
 extern "C" void quern_switch(void **from, void *to);
@@ -111,7 +116,9 @@ static void give_way()
 {
     va_list list;
 
-    printf("fault: block %u,%u thread %u: ", block[0], block[1], running ? running->thread : 0);
+    printf("fault: block %u,%u thread %u: ", block[0],
+           block[1] + (running ? running->thread / threads : 0),
+           running ? running->thread % threads : 0);
     va_start(list, format);
     vprintf(format, list);
     va_end(list);
@@ -218,24 +225,59 @@ struct word {
     std::vector<reader> readers;
     std::vector<uint32_t> loading; /* threads that read it and have not fenced that */
 };
-static std::vector<uint8_t> shared;
+static std::vector<uint8_t> shared; /* of all blocks of a cluster */
 static std::vector<word> words;
+static uint32_t shared_bytes;      /* of a block */
+static std::vector<uint32_t> live; /* threads of each block that have not ended */
+
+static uint32_t rank_here()
+{
+    return running->thread / threads;
+}
+
+static uint32_t threads_together()
+{
+    return cluster * threads;
+}
 
 static bool is_behind(uint32_t thread, tick at)
 {
     return running->clock[thread] >= at;
 }
 
-static void check_shared(uint32_t at, uint32_t bytes, uint32_t alignment, const char *what)
+/* Where in `shared` a place of the running thread's block is, or of another one's of its cluster. */
+static uint32_t place_of(uint32_t rank, uint32_t at, uint32_t bytes, uint32_t alignment,
+                         const char *what)
 {
     if (!running->knows_start)
         fault("%s at %u of shared memory before check_shared_start", what, at);
-    if (at + bytes > shared.size() || at + bytes < at)
-        fault("%s of %u bytes at %u of shared memory, which has %zu", what, bytes, at,
-              shared.size());
+    if (at + bytes > shared_bytes || at + bytes < at)
+        fault("%s of %u bytes at %u of shared memory, which has %u", what, bytes, at, shared_bytes);
     if (at % alignment)
         fault("%s of %u bytes at %u of shared memory, which is no multiple of %u", what, bytes, at,
               alignment);
+    return rank * shared_bytes + at;
+}
+
+static uint32_t place_here(uint32_t at, uint32_t bytes, uint32_t alignment, const char *what)
+{
+    return place_of(rank_here(), at, bytes, alignment, what);
+}
+
+/* The same as the kernel has it. */
+static uint32_t shown(uint32_t place)
+{
+    return place % shared_bytes;
+}
+
+static bool is_thread(uint32_t writer)
+{
+    return writer < threads_together();
+}
+
+static uint32_t shown_writer(uint32_t writer)
+{
+    return is_thread(writer) ? writer % threads : writer - threads_together();
 }
 
 static void read_words(uint32_t at, uint32_t bytes)
@@ -246,13 +288,13 @@ static void read_words(uint32_t at, uint32_t bytes)
     for (uint32_t i = at / 4; i < (at + bytes + 3) / 4; i++) {
         word &w = words[i];
         if (w.writer == NOBODY)
-            fault("read at %u of shared memory, which nobody wrote", i * 4);
+            fault("read at %u of shared memory, which nobody wrote", shown(i * 4));
         if (w.writer == BARRIER_WORD)
-            fault("read at %u of shared memory, which is an mbarrier's", i * 4);
+            fault("read at %u of shared memory, which is an mbarrier's", shown(i * 4));
         if (!is_behind(w.writer, w.written))
             fault("race at %u of shared memory: read of what %s %u writes, with no barrier between",
-                  i * 4, w.writer < threads ? "thread" : "a copy of mbarrier",
-                  w.writer < threads ? w.writer : w.writer - threads);
+                  shown(i * 4), is_thread(w.writer) ? "thread" : "a copy of mbarrier",
+                  shown_writer(w.writer));
         bool known = false;
         for (reader &r : w.readers)
             if (r.thread == self) {
@@ -273,17 +315,17 @@ static void write_words(uint32_t at, uint32_t bytes, uint32_t writer, tick when)
     for (uint32_t i = at / 4; i < (at + bytes) / 4; i++) {
         word &w = words[i];
         if (w.writer == BARRIER_WORD)
-            fault("write at %u of shared memory, which is an mbarrier's", i * 4);
+            fault("write at %u of shared memory, which is an mbarrier's", shown(i * 4));
         if (w.writer != NOBODY && !is_behind(w.writer, w.written))
             fault("race at %u of shared memory: write to what %s %u writes, with no barrier "
                   "between",
-                  i * 4, w.writer < threads ? "thread" : "a copy of mbarrier",
-                  w.writer < threads ? w.writer : w.writer - threads);
+                  shown(i * 4), is_thread(w.writer) ? "thread" : "a copy of mbarrier",
+                  shown_writer(w.writer));
         for (const reader &r : w.readers)
             if (!is_behind(r.thread, r.at))
                 fault("race at %u of shared memory: write to what thread %u reads, with no barrier "
                       "between",
-                      i * 4, r.thread);
+                      shown(i * 4), r.thread % threads);
         w.readers.clear();
         w.loading.clear();
         w.writer = writer;
@@ -299,7 +341,13 @@ struct rendezvous {
     uint64_t generation;
     vector_clock clock[2]; /* of those who meet in this generation, and in the one before */
 };
-static std::vector<rendezvous> rendezvous_of; /* named ones, then those of warps */
+/* Named ones of each block, then those of warps, of groups of four warps, and of the cluster. */
+static std::vector<rendezvous> rendezvous_of;
+
+static uint32_t warps_together()
+{
+    return cluster * ((threads + WARP - 1) / WARP);
+}
 
 /* WAITS: until all have come. Who does not wait is not ordered behind the others. */
 enum stay { WAITS, GOES_ON };
@@ -334,7 +382,39 @@ static void meet(uint32_t which, uint32_t count, bool orders, stay stays = WAITS
 
 static void meet_warp(meeting kind)
 {
-    meet(NAMED + running->thread / WARP * MEETINGS + kind, WARP, kind == MEET_SYNC);
+    meet(cluster * NAMED + running->thread / WARP * MEETINGS + kind, WARP, kind == MEET_SYNC);
+}
+
+static void meet_named(uint32_t id, uint32_t count, stay stays = WAITS)
+{
+    meet(rank_here() * NAMED + id, count, true, stays);
+}
+
+/* All threads of the cluster that have not ended meet; who ends meanwhile is not waited for. */
+static void meet_cluster()
+{
+    rendezvous &r = rendezvous_of.back();
+    const uint64_t generation = r.generation;
+    vector_clock &clock = r.clock[generation & 1];
+
+    progress++;
+    if (!r.arrived++)
+        clock.assign(running->clock.size(), 0);
+    join(clock, running->clock);
+    while (r.generation == generation) {
+        uint32_t left = 0;
+        for (const uint32_t of_block : live)
+            left += of_block;
+        if (r.arrived == left) {
+            r.arrived = 0;
+            r.generation++;
+            progress++;
+        } else {
+            give_way();
+        }
+    }
+    join(running->clock, clock);
+    running->clock[running->thread]++;
 }
 
 /* ---- mbarriers and copies -------------------------------------------------------------------- */
@@ -366,15 +446,18 @@ struct late_arrival {
 };
 static std::vector<late_arrival> late_arrivals;
 
-static uint32_t find_mbarrier(uint32_t at)
+static uint32_t find_mbarrier(uint32_t place)
 {
+    const uint32_t at = place_here(place, 8, 8, "mbarrier");
+
     for (uint32_t i = 0; i < mbarriers.size(); i++)
         if (mbarriers[i].at == at) {
             if (!is_behind(mbarriers[i].maker, mbarriers[i].made))
-                fault("mbarrier at %u is used with no barrier behind its initialisation", at);
+                fault("mbarrier at %u is used with no barrier behind its initialisation",
+                      shown(at));
             return i;
         }
-    fault("there is no mbarrier at %u", at);
+    fault("there is no mbarrier at %u", shown(at));
 }
 
 static void end_phase(uint32_t which)
@@ -387,7 +470,7 @@ static void end_phase(uint32_t which)
         if (c.barrier == which && c.phase == b.phase)
             fault("a phase of the mbarrier at %u ends before its copies do: it expected too few "
                   "bytes",
-                  b.at);
+                  shown(b.at));
     b.phase++;
     b.pending = b.count;
     b.behind = b.clock;
@@ -399,7 +482,7 @@ static void arrive(uint32_t which, const vector_clock &clock)
     mbarrier &b = mbarriers[which];
 
     if (!b.pending)
-        fault("mbarrier at %u has more arrivals than the %u it was made for", b.at, b.count);
+        fault("mbarrier at %u has more arrivals than the %u it was made for", shown(b.at), b.count);
     join(b.clock, clock);
     b.pending--;
     progress++;
@@ -436,7 +519,7 @@ static void land()
 
     copies.erase(copies.begin() + (std::ptrdiff_t)i);
     memcpy(&shared[c.to], c.from, c.bytes);
-    tick &landed = b.clock[threads + c.barrier];
+    tick &landed = b.clock[threads_together() + c.barrier];
     if (c.at > landed)
         landed = c.at;
     progress++;
@@ -454,22 +537,21 @@ static void check_no_loads(uint32_t at, uint32_t bytes)
         if (!words[i].loading.empty())
             fault("race at %u of shared memory: bulk copy over what thread %u reads, with no "
                   "fence_async between",
-                  i * 4, words[i].loading[0]);
+                  shown(i * 4), words[i].loading[0] % threads);
 }
 
 static void start_copy(uint32_t thread, uint32_t to, const void *from, uint32_t bytes,
                        uint32_t barrier, const char *what)
 {
-    const uint32_t which = find_mbarrier(barrier);
+    const uint32_t which = find_mbarrier(barrier), place = place_here(to, bytes, 16, what);
 
-    check_shared(to, bytes, 16, what);
     check_read(from, bytes, 16, what);
     if (thread == NOBODY)
-        check_no_loads(to, bytes);
-    write_words(to, bytes, threads + which, ++copy_ticks);
-    memset(&shared[to], 0xff, bytes);
+        check_no_loads(place, bytes);
+    write_words(place, bytes, threads_together() + which, ++copy_ticks);
+    memset(&shared[place], 0xff, bytes);
     copies.push_back(
-        {thread, to, bytes, which, (const uint8_t *)from, mbarriers[which].phase, copy_ticks});
+        {thread, place, bytes, which, (const uint8_t *)from, mbarriers[which].phase, copy_ticks});
     progress++;
 }
 
@@ -483,6 +565,7 @@ static void run_fiber()
 {
     body(kernel, arguments);
     running->done = true;
+    live[rank_here()]--;
     progress++;
     for (;;)
         give_way();
@@ -497,7 +580,7 @@ static void start_fiber(fiber &f, uint32_t thread)
     f.loaded.clear();
     f.products.clear();
     f.sums = nullptr;
-    f.clock.assign(threads + BARRIERS_MAX, 0);
+    f.clock.assign(threads_together() + cluster * BARRIERS_MAX, 0);
     f.clock[thread] = 1;
     if (!f.stack)
         f.stack = (uint8_t *)malloc(STACK_BYTES);
@@ -511,7 +594,7 @@ static void start_fiber(fiber &f, uint32_t thread)
 
 static void run_warp(std::vector<fiber> &fibers, uint32_t warp, uint32_t &left)
 {
-    for (uint32_t t = warp * WARP; t < (warp + 1) * WARP && t < threads; t++) {
+    for (uint32_t t = warp * WARP; t < (warp + 1) * WARP && t < threads_together(); t++) {
         if (fibers[t].done)
             continue;
         running = &fibers[t];
@@ -520,21 +603,23 @@ static void run_warp(std::vector<fiber> &fibers, uint32_t warp, uint32_t &left)
     }
 }
 
-static void run_block(uint32_t shared_bytes)
+/* Runs a block, or a cluster of them. */
+static void run_block()
 {
     static std::vector<fiber> fibers;
-    const uint32_t warps = (threads + WARP - 1) / WARP;
+    const uint32_t warps = warps_together();
     std::vector<uint32_t> order(warps);
-    uint32_t left = threads;
+    uint32_t left = threads_together();
 
-    shared.assign(shared_bytes, 0xff);
-    words.assign(shared_bytes / 4, word());
-    rendezvous_of.assign(NAMED + warps * MEETINGS + warps / WARPGROUP, rendezvous());
+    shared.assign(cluster * shared_bytes, 0xff);
+    words.assign(cluster * shared_bytes / 4, word());
+    live.assign(cluster, threads);
+    rendezvous_of.assign(cluster * NAMED + warps * MEETINGS + warps / WARPGROUP + 1, rendezvous());
     late_arrivals.clear();
     mbarriers.clear();
     copies.clear();
-    fibers.resize(threads);
-    for (uint32_t t = 0; t < threads; t++)
+    fibers.resize(left);
+    for (uint32_t t = 0; t < left; t++)
         start_fiber(fibers[t], t);
     for (uint32_t w = 0; w < warps; w++)
         order[w] = w;
@@ -602,9 +687,9 @@ static void meet_warpgroup()
 {
     const uint32_t group = running->thread / WARP / WARPGROUP;
 
-    if (group >= threads / WARP / WARPGROUP)
+    if (group >= warps_together() / WARPGROUP)
         fault("a product of four warps in a warp that has no three others");
-    meet(NAMED + (threads + WARP - 1) / WARP * MEETINGS + group, WARP * WARPGROUP, false);
+    meet(cluster * NAMED + warps_together() * MEETINGS + group, WARP * WARPGROUP, false);
 }
 
 /* What the lanes of each warp bring to a product, a shuffle or a comparison. */
@@ -654,15 +739,15 @@ static void multiply_matrices(float (&c)[4], const uint32_t (&bits)[6])
  * at `at`, in rows of 128 bytes whose 16-byte pieces are swizzled by the row's number. */
 static float product_operand(uint32_t at, uint32_t row, uint32_t column)
 {
-    const uint32_t plain = at + row * 128 + column * 2, place = plain ^ (plain >> 7 & 7) << 4;
+    const uint32_t plain = at + row * 128 + column * 2, swizzled = plain ^ (plain >> 7 & 7) << 4;
+    const uint32_t place = place_here(swizzled & ~3u, 4, 4, "product");
     uint16_t half;
 
-    check_shared(place & ~3u, 4, 4, "product");
-    read_words(place & ~3u, 4);
+    read_words(place, 4);
     if (!words[place / 4].published)
         fault("product of what thread %u stored at %u of shared memory and did not fence",
-              words[place / 4].writer, place & ~3u);
-    memcpy(&half, &shared[place], sizeof half);
+              words[place / 4].writer % threads, shown(place));
+    memcpy(&half, &shared[place + swizzled % 4], sizeof half);
     return widen_bf16(half);
 }
 
@@ -725,20 +810,52 @@ void finish_products(uint32_t left)
 
 void read_shared(unsigned at, void *value, unsigned bytes)
 {
-    check_shared(at, bytes, bytes, "read");
-    read_words(at, bytes);
-    memcpy(value, &shared[at], bytes);
+    const uint32_t place = place_here(at, bytes, bytes, "read");
+
+    read_words(place, bytes);
+    memcpy(value, &shared[place], bytes);
+}
+
+void read_shared_of(unsigned rank, unsigned at, void *value, unsigned bytes)
+{
+    if (rank >= cluster)
+        fault("read of the shared memory of block %u of a cluster of %u", rank, cluster);
+    if (!live[rank])
+        fault("read of the shared memory of block %u of the cluster, which has ended", rank);
+    const uint32_t place = place_of(rank, at, bytes, bytes, "read");
+
+    read_words(place, bytes);
+    memcpy(value, &shared[place], bytes);
+}
+
+unsigned window_here()
+{
+    return rank_here() << 24;
+}
+
+unsigned in_window(unsigned at)
+{
+    if (at >> 24 != rank_here())
+        fault("read at an address of the window of block %u, by block %u of the cluster", at >> 24,
+              rank_here());
+    return at & 0xffffff;
+}
+
+void check(bool right)
+{
+    if (!right)
+        fault("what the kernel checks is not so");
 }
 
 void write_shared(unsigned at, const void *value, unsigned bytes)
 {
     if (bytes % 4)
         fault("write of %u bytes to shared memory, where only words are written", bytes);
-    check_shared(at, bytes, bytes, "write");
-    write_words(at, bytes, running->thread, running->clock[running->thread]);
-    for (unsigned i = at / 4; i < (at + bytes) / 4; i++)
+    const uint32_t place = place_here(at, bytes, bytes, "write");
+    write_words(place, bytes, running->thread, running->clock[running->thread]);
+    for (unsigned i = place / 4; i < (place + bytes) / 4; i++)
         running->stored.push_back(i);
-    memcpy(&shared[at], value, bytes);
+    memcpy(&shared[place], value, bytes);
 }
 
 void read_global(const void *from, void *value, size_t bytes)
@@ -771,7 +888,7 @@ void know_launch(const void *const *starts, size_t count)
 
 /* A launch is a text file of such lines, arguments in the kernel's order:
  *
- *     grid X Y | threads N | shared BYTES | seed S
+ *     grid X Y | cluster BLOCKS | threads N | shared BYTES | seed S
  *     operand NAME FILE read|write     an address: that of the file, mapped
  *     operand NAME FILE late           read, and the launch in front may write it
  *     operand NAME FILE typed          written if the kernel's parameter is no pointer to const
@@ -779,7 +896,7 @@ void know_launch(const void *const *starts, size_t count)
  */
 
 struct launch {
-    uint32_t grid[2] = {1, 1}, shared_bytes = 0;
+    uint32_t grid[2] = {1, 1};
     std::vector<uint64_t> arguments;
     std::vector<bool> stored; /* by parameter of the kernel: what it points to may be written */
 };
@@ -814,8 +931,8 @@ static bool read_line(const char *line, launch &l)
     unsigned bytes;
 
     if (sscanf(line, "grid %u %u", &l.grid[0], &l.grid[1]) == 2 ||
-        sscanf(line, "threads %u", &threads) == 1 ||
-        sscanf(line, "shared %u", &l.shared_bytes) == 1)
+        sscanf(line, "cluster %u", &cluster) == 1 || sscanf(line, "threads %u", &threads) == 1 ||
+        sscanf(line, "shared %u", &shared_bytes) == 1)
         return true;
     if (sscanf(line, "seed %llu", &value) == 1) {
         random_state = value;
@@ -862,9 +979,14 @@ int run(const char *path, const bool *stored, size_t parameters,
     body = call;
     kernel = what;
     arguments = l.arguments.data();
-    for (block[1] = 0; block[1] < l.grid[1]; block[1]++)
+    if (!cluster || l.grid[1] % cluster || (cluster > 1 && threads % WARP)) {
+        printf("the launch has clusters of %u blocks of %u threads, in a grid of %u blocks\n",
+               cluster, threads, l.grid[1]);
+        return 2;
+    }
+    for (block[1] = 0; block[1] < l.grid[1]; block[1] += cluster)
         for (block[0] = 0; block[0] < l.grid[0]; block[0]++)
-            run_block(l.shared_bytes);
+            run_block();
     printf("done\n");
     return 0;
 }
@@ -875,7 +997,7 @@ int run(const char *path, const bool *stored, size_t parameters,
 
 unsigned item()
 {
-    return machine::running->thread;
+    return machine::running->thread % machine::threads;
 }
 
 unsigned group_x()
@@ -885,7 +1007,17 @@ unsigned group_x()
 
 unsigned group_y()
 {
-    return machine::block[1];
+    return machine::block[1] + machine::rank_here();
+}
+
+unsigned cluster_rank()
+{
+    return machine::rank_here();
+}
+
+void sync_cluster()
+{
+    machine::meet_cluster();
 }
 
 void check_shared_start()
@@ -902,11 +1034,11 @@ void barrier_init(unsigned at, unsigned arrivals)
 {
     using namespace machine;
 
-    check_shared(at, 8, 8, "mbarrier");
-    if (mbarriers.size() == BARRIERS_MAX)
+    const uint32_t place = place_here(at, 8, 8, "mbarrier");
+    if (mbarriers.size() == cluster * BARRIERS_MAX)
         fault("more than %d mbarriers", (int)BARRIERS_MAX);
-    write_words(at, 8, BARRIER_WORD, 0);
-    mbarriers.push_back({at, arrivals, arrivals, 0, 0, running->thread,
+    write_words(place, 8, BARRIER_WORD, 0);
+    mbarriers.push_back({place, arrivals, arrivals, 0, 0, running->thread,
                          running->clock[running->thread], false,
                          vector_clock(running->clock.size()), vector_clock(running->clock.size())});
 }
@@ -971,7 +1103,7 @@ void arrive_behind_copies(unsigned at)
 
 void sync_group()
 {
-    machine::meet(0, machine::threads, true);
+    machine::meet_named(0, machine::threads);
 }
 
 static void check_named(unsigned id, unsigned count)
@@ -983,13 +1115,13 @@ static void check_named(unsigned id, unsigned count)
 void sync_some(unsigned id, unsigned count)
 {
     check_named(id, count);
-    machine::meet(id, count, true);
+    machine::meet_named(id, count);
 }
 
 void arrive_some(unsigned id, unsigned count)
 {
     check_named(id, count);
-    machine::meet(id, count, true, machine::GOES_ON);
+    machine::meet_named(id, count, machine::GOES_ON);
 }
 
 void sync_warp()

@@ -31,6 +31,13 @@ namespace machine
 /* Accesses of the running thread, which end the program where they are a mistake. */
 void read_shared(unsigned at, void *value, unsigned bytes);
 void write_shared(unsigned at, const void *value, unsigned bytes);
+/* What another block of the cluster has. */
+void read_shared_of(unsigned rank, unsigned at, void *value, unsigned bytes);
+/* The top byte of the running thread's addresses of shared memory, and an address without it. */
+unsigned window_here();
+unsigned in_window(unsigned at);
+/* Ends the program unless what a kernel checks is so. */
+void check(bool right);
 void read_global(const void *from, void *value, size_t bytes);
 void read_late(const void *from, void *value, size_t bytes);
 void write_global(void *to, const void *value, size_t bytes);
@@ -81,6 +88,8 @@ template <class T> struct loaded<T, true> {
 unsigned item();
 unsigned group_x();
 unsigned group_y();
+unsigned cluster_rank();
+void sync_cluster();
 void check_shared_start();
 void prefetch(const void *from);
 void barrier_init(unsigned at, unsigned arrivals);
@@ -111,6 +120,25 @@ template <class T> static T lds(unsigned at, unsigned offset = 0)
 
     machine::read_shared(at + offset, &value, sizeof value);
     return value;
+}
+static inline unsigned cluster_window()
+{
+    return machine::window_here();
+}
+template <class T> static T lds_in_window(unsigned at)
+{
+    return lds<T>(machine::in_window(at));
+}
+template <class T> static T lds_of(unsigned rank, unsigned at)
+{
+    T value;
+
+    machine::read_shared_of(rank, at, &value, sizeof value);
+    return value;
+}
+static inline void check(bool right)
+{
+    machine::check(right);
 }
 template <class T> static void sts(unsigned at, T value)
 {

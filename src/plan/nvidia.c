@@ -190,7 +190,14 @@ const struct plan_field nvidia_number_fields[] = {
     {0},
 };
 
+/* A word, as the kernel's attribute asks the preprocessor for it. */
+static const char *cluster(const struct plan *p)
+{
+    return p->cluster == 4 ? "4" : p->cluster == 2 ? "2" : "1";
+}
+
 const struct plan_field nvidia_grid_fields[] = {
+    {FIELD_WORD("CLUSTER", cluster, "workgroups that share rows of W"), .when = field_multiplies},
     {FIELD_IF(FIELD_BOOL, "EARLY", may_begin_early, "whether launches may overlap: prelude/ptx")},
     {FIELD_OF(FIELD_NUMBER, "SHARED_START", shared_start, "where a workgroup's shared memory is")},
     {FIELD_AT(FIELD_NUMBER, "SHARED_BYTES", lds_bytes, "of a workgroup")},

@@ -139,6 +139,9 @@ struct plan {
     int64_t row_groups;     /* workgroups that W is divided among, or groups of rows to walk over */
     int resident;       /* workgroups for each compute unit of the device at hand, which walk over
                            the groups of rows; 0: one workgroup for each group */
+    int cluster;        /* workgroups that a launch puts side by side, as they read each other's LDS
+                           and share rows of W, each with a part of K; 0 or 1: each is alone */
+    int walk_max;       /* groups of rows at most that a workgroup can walk over; 0: any number */
     bool skewed;        /* the grid has an empty group of rows at its end */
     bool slices_first;  /* workgroup id x is the slice and y the group of rows, else the reverse */
     int64_t slices_max; /* the most slices of a launch */
@@ -256,6 +259,8 @@ size_t plan_slices_apart(const struct plan_set *set, int64_t m, struct plan_slic
  * many as the target's part has. */
 void plan_geometry(const struct plan *p, int64_t slices, unsigned compute_units, uint32_t grid[3],
                    uint32_t block[3]);
+/* Workgroups that so many compute units hold at once, of a plan with `resident`: whole clusters. */
+int64_t plan_held(const struct plan *p, int64_t compute_units);
 /* Of such a grid: the workgroups that share the rows of W, with the empty one of a skewed plan. */
 uint32_t plan_workgroups(const struct plan *p, const uint32_t grid[3]);
 /* Whether the workgroups of a launch share out themselves among the slices that are in use, which

@@ -48,7 +48,7 @@ static int span_of(const struct plan *p)
 /* A batch of tiles that is taken through a chunk before the next. */
 static int batch_of(const struct plan *p)
 {
-    const int64_t walk = model_ceil_div(p->row_groups * model_together(p), p->target->cus);
+    const int64_t walk = model_ceil_div(p->row_groups * model_together(p), ring_clusters(p));
     const int64_t most = KEPT_BYTES / ring_kept_bytes(p);
 
     return !ring_keeps_sums(p) ? 1 : (int)(walk < most ? walk : most);
@@ -101,8 +101,9 @@ static void try_portions(struct plan *p, struct model_ranking *ranking)
     p->rows_per_workgroup = (int)ring_stage_rows(p);
     p->row_groups = model_ceil_div(p->problem.n, p->rows_per_workgroup);
     p->ring.batch = batch_of(p);
+    p->walk_max = p->cluster > 1 ? p->ring.batch : 0;
     p->ring.sum_buffers = 2 * ring_sums(p) <= SUMS_MAX ? 2 : 1;
-    if (p->ring.sum_buffers * ring_sums(p) > SUMS_MAX || !p->ring.batch ||
+    if (p->ring.sum_buffers * ring_sums(p) > SUMS_MAX || !p->ring.batch || !ring_cluster_fits(p) ||
         ring_registers(p) > ring_registers_max(p))
         return;
 
@@ -148,11 +149,13 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
     for (int rows = 1; rows <= ROW_WARPS; rows *= 2)
         for (int k = (WAVES_MAX - 2) / rows; k > 0; k--)
             for (int units = columns / p.ring.unit; units > 0; units--)
-                if ((int64_t)(k - 1) * units * p.ring.unit < p.problem.k) {
+                for (p.cluster = 1; p.cluster <= RING_CLUSTER_MAX; p.cluster *= 2) {
                     p.ring.k_warps = k;
                     p.ring.row_warps = rows;
                     p.ring.units = units;
-                    try_summers(&p, ranking);
+                    if ((int64_t)(k - 1) * units * p.ring.unit < p.problem.k / p.cluster &&
+                        ring_chunks_share(&p))
+                        try_summers(&p, ranking);
                 }
 }
 
@@ -167,11 +170,19 @@ static void explain(const struct plan *p, struct str *out)
                   out);
 }
 
+static int64_t shown_cluster(const struct plan *p)
+{
+    return p->cluster > 1 ? p->cluster : 0;
+}
+
 static const struct plan_field shape[] = {
     {FIELD_AT(FIELD_NUMBER, "K_WARPS", ring.k_warps, "that share rows, each with a part of K"),
      .word = "k_warps", .by_waves = true},
     {FIELD_AT(FIELD_NUMBER, "ROW_WARPS", ring.row_warps, "16 rows of W each, 8 for one row of A"),
      .word = "row_warps"},
+    {FIELD_OF(FIELD_SHAPE, "CLUSTER", shown_cluster,
+              "workgroups that share rows, each with a part of K; 0: none do"),
+     .word = "cluster"},
     {FIELD_AT(FIELD_NUMBER, "UNITS", ring.units, "of a warp in a chunk of K"), .word = "units"},
     {FIELD_AT(FIELD_NUMBER, "UNIT", ring.unit, "columns")},
     {FIELD_AT(FIELD_NUMBER, "SPAN", ring.span, "units that are scaled together")},

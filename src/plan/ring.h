@@ -8,6 +8,7 @@
 
 #define RING_PARTS        4 /* of a multiprocessor, each with its own warps and registers */
 #define RING_STAGES_MAX   6
+#define RING_CLUSTER_MAX  4 /* workgroups that share rows */
 #define RING_PORTIONS_MAX 4 /* that a stage may come in */
 
 /* Matrix operands that rows of A take. */
@@ -25,6 +26,15 @@ int64_t ring_summers(const struct plan *p);
 /* Columns of a chunk of K, and chunks of it. */
 int64_t ring_chunk(const struct plan *p);
 int64_t ring_chunks(const struct plan *p);
+/* Those that one workgroup of a cluster has. */
+int64_t ring_own_chunks(const struct plan *p);
+/* Whether each workgroup of a cluster has as many whole chunks. */
+bool ring_chunks_share(const struct plan *p);
+/* Whether a workgroup of a cluster has room for the sums of all its tiles, which are added up at
+ * the end, and whether there are tiles enough. */
+bool ring_cluster_fits(const struct plan *p);
+/* Clusters that stay: workgroups, where they are alone. */
+int64_t ring_clusters(const struct plan *p);
 /* Whether the last chunk of K is a smaller one. */
 bool ring_is_ragged(const struct plan *p);
 /* Bytes of a unit of one row of W. */

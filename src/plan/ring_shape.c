@@ -59,6 +59,32 @@ int64_t ring_chunks(const struct plan *p)
     return model_ceil_div(p->problem.k, ring_chunk(p));
 }
 
+int64_t ring_own_chunks(const struct plan *p)
+{
+    return model_ceil_div(ring_chunks(p), p->cluster);
+}
+
+bool ring_chunks_share(const struct plan *p)
+{
+    return p->cluster == 1 ||
+           (!ring_one_row(p) && p->problem.op != QUERN_OP_MOE && !plan_is_base(p) &&
+            !ring_is_ragged(p) && ring_chunks(p) % p->cluster == 0);
+}
+
+/* The kernel for the most rows serves more of them in slices, of which two side by side may find
+ * room where each has few workgroups, and a cluster's do not. */
+bool ring_cluster_fits(const struct plan *p)
+{
+    const bool one_slice = p->weights_once || 2 * p->row_groups > p->target->cus;
+
+    return p->cluster == 1 || (one_slice && p->ring.batch * ring_clusters(p) >= p->row_groups);
+}
+
+int64_t ring_clusters(const struct plan *p)
+{
+    return plan_held(p, p->target->cus) / p->cluster;
+}
+
 bool ring_is_ragged(const struct plan *p)
 {
     return p->problem.k % ring_chunk(p) != 0;

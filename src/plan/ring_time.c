@@ -47,6 +47,11 @@
 #define AVERAGE_PART         6      /* of a kernel's cycles: one in so many has an instruction */
 #define FEW_PERCENT          80 /* of multiprocessors at work, or fewer, leave each other memory */
 #define ALONE_BYTES          31 /* of W that each of those then gets in a cycle */
+/* Of workgroups that share rows, to launch them together and to add up their sums: fitted to 789
+ * times of kernels of 12 layers, five formats and M = 8, 16 and 32, with what is above as it is. 99
+ * of 100 are within 15 % (docs/notebook/ring.md, 2026-11-30). */
+#define JOIN_CYCLES      830
+#define JOIN_PART_CYCLES 260 /* and of a warp that adds sums, for 16 rows of W and eight of A */
 /* For one row of A, fitted to 2,086 times of kernels of 17 layers and five mixtures, of five
  * formats: of those within 1.35 of the fastest all but 1.9 % took what follows from these within
  * 15 %, and the model's choice takes 1.5 % more than the fastest (docs/notebook/ring.md,
@@ -169,7 +174,7 @@ static bool few_work(const struct target_fill *fill)
 /* Bytes of W that the fullest multiprocessor reads. */
 static int64_t fullest_bytes(const struct plan *p, const struct target_fill *fill)
 {
-    return (int64_t)fill->fullest * p->rows_per_workgroup * p->ring.row_bytes;
+    return (int64_t)fill->fullest * p->rows_per_workgroup * p->ring.row_bytes / p->cluster;
 }
 
 /* A multiprocessor's share of memory, the last round of tiles counted whole, where streams get so
@@ -220,41 +225,62 @@ static int64_t one_row_cycles(const struct plan *p, const struct target_fill *fi
            step * ONE_END_PERCENT / 100 / p->ring.portions + loads;
 }
 
+/* Of the workgroups of a cluster, each of which adds up the sums of a share of their tiles. */
+static int64_t join_cycles(const struct plan *p, const struct target_fill *fill)
+{
+    const int64_t parts = (int64_t)fill->fullest * p->ring.row_warps * ring_m_tiles(p);
+
+    return p->cluster == 1 ? 0
+                           : JOIN_CYCLES + model_ceil_div(parts, p->cluster * ring_summers(p)) *
+                                               JOIN_PART_CYCLES;
+}
+
 /* Of one for several rows, likewise. Consumers wait for the first stages, whose copies all come at
  * about the same time; and for A, whose loads are slower where stages leave little shared memory to
  * be the first cache. */
 static int64_t rows_cycles(const struct plan *p, const struct target_fill *fill)
 {
-    const int64_t steps = (int64_t)fill->fullest * ring_chunks(p), step = rows_step_cycles(p);
+    const int64_t steps = (int64_t)fill->fullest * ring_own_chunks(p), step = rows_step_cycles(p);
     const int64_t ahead = p->ring.stages < steps ? p->ring.stages : steps;
     const int64_t busy = steps * step + ahead * p->ring.stage_bytes / AHEAD_BYTES;
     const int64_t flight = nvidia_has_blocks(p) ? FLIGHT_BYTES_BLOCKS : FLIGHT_BYTES;
     const int64_t memory =
         with_gaps(p, share_cycles(p, fill, SUSTAINED_PERCENT), flight, FLIGHT_PERCENT);
     const int64_t batches = model_ceil_div((int64_t)fill->fullest, p->ring.batch);
-    const int64_t loads = ring_chunks(p) == 1 ? 1 : ring_chunks(p) * batches;
+    const int64_t loads = ring_own_chunks(p) == 1 ? 1 : ring_own_chunks(p) * batches;
     const int64_t sums = p->problem.wq == QUERN_W_INT4
                              ? (int64_t)p->ring.units * ring_m_tiles(p) * OFFSET_CYCLES
                              : 0;
     const int64_t load = LOAD_CYCLES + p->m_tile * 2 * ring_chunk(p) / LOAD_BYTES;
     const int64_t uncached = largest(0, (int64_t)p->lds_bytes - CACHED_BYTES);
 
-    return LAUNCH_CYCLES + (few_work(fill) ? 0 : ALL_CYCLES) +
+    return LAUNCH_CYCLES + (few_work(fill) ? 0 : ALL_CYCLES) + join_cycles(p, fill) +
            together(memory, busy, TOGETHER_THOUSANDTHS) +
            step * END_PERCENT / 100 / p->ring.portions + loads * sums +
            loads * load * (100 + uncached * UNCACHED_PERCENT / CACHED_BYTES) / 100;
+}
+
+/* How tiles are dealt out to the clusters that fit, or to workgroups that are alone. */
+static struct target_fill fill_of(const struct plan *p)
+{
+    const uint64_t tiles = (uint64_t)(p->row_groups * model_together(p));
+    const uint64_t clusters = (uint64_t)ring_clusters(p),
+                   fullest = (tiles + clusters - 1) / clusters;
+
+    return (struct target_fill){.fullest = fullest,
+                                .percent = (unsigned)(tiles * 100 / (fullest * clusters))};
 }
 
 void ring_estimate(struct plan *p)
 {
     const struct target *const t = p->target;
     struct plan_estimate *const e = &p->estimate;
-    const struct target_fill fill = target_fill(t, (uint64_t)(p->row_groups * model_together(p)));
+    const struct target_fill fill = fill_of(p);
     const int64_t slots = step_slots(p);
-    const int64_t held = t->cus / model_together(p) ? t->cus / model_together(p) : 1;
+    const int64_t held = largest(1, plan_held(p, t->cus) / model_together(p));
 
     e->vgprs = ring_registers(p);
-    e->workgroups = p->row_groups < held ? p->row_groups : held;
+    e->workgroups = p->row_groups * p->cluster < held ? p->row_groups * p->cluster : held;
     e->walk = (int64_t)fill.fullest;
     e->waves_per_simd = (uint32_t)((p->waves + RING_PARTS - 1) / RING_PARTS);
     e->busy_percent = fill.percent;

@@ -185,6 +185,8 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
     p.products = PRODUCTS_MMA;
     p.wave_size = p.target->wave_size;
     p.resident = 1;
+    p.cluster = 1;
+    p.walk_max = 0;
     p.lds_at_launch = true;
     p.slices_first = true;
     for (int rows = 16; rows <= ROWS_MAX; rows += 16)

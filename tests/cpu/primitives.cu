@@ -1,13 +1,37 @@
 /* SPDX-License-Identifier: MIT */
 // A kernel for each primitive of templates/cuda/prelude/ptx.cu, and of prelude/warpgroup.cu where
 // HAS_WARPGROUP is defined, for primitives.py, which compares what an NVIDIA GPU makes of it with
-// what src/cpu/machine.hpp does. A block of 64 threads, or of four warps, has 16 words of input and
-// up to 16 of output for each.
+// what src/cpu/machine.hpp does. A block of 64 threads, or of four warps, or CLUSTER blocks of 64
+// where that is more than one, have 16 words of input and up to 16 of output for each thread.
 
 #define PROBE(name)           KERNEL(name, 64)(const u32 *in, u32 *out)
 #define WARPGROUP_PROBE(name) KERNEL(name, 128)(const u32 *in, u32 *out)
-#define IN(i)       ldg(in + item() * 16 + (i))
-#define OUT(i, v)   (await_launch_in_front(), stg<u32>(out + item() * 16 + (i), v))
+#define CLUSTER_PROBE(name)   KERNEL(name, 64)(const u32 *in, u32 *out)
+#define THREAD      (group_y() * 64 + item())
+#define IN(i)       ldg(in + THREAD * 16 + (i))
+#define OUT(i, v)   (await_launch_in_front(), stg<u32>(out + THREAD * 16 + (i), v))
+
+#if CLUSTER > 1
+// What the next block of the cluster has, and the one after that; and a block's own, by addresses
+// put together from bytes. Half of the threads end before the others meet.
+CLUSTER_PROBE(cluster_words)
+{
+    const u32 t = item(), next = (cluster_rank() + 1) % CLUSTER, other = (t * 7 + 3) % 32;
+    check_shared_start();
+    check(cluster_window() == cluster_rank() << 24);
+    sts<u32>(t * 4, IN(0));
+    sts<u32x4>(256 + t * 16, {IN(1), IN(2), IN(3), IN(4)});
+    if (t >= 32)
+        return;
+    OUT(0, cluster_rank());
+    OUT(1, lds_in_window<u32>(byte_permute(t * 4, cluster_window(), 0x7610)));
+    sync_cluster();
+    const u32x4 four = lds_of<u32x4>((next + 1) % CLUSTER, 256 + other * 16);
+    OUT(2, lds_of<u32>(next, other * 4));
+    OUT(3, four.x), OUT(4, four.y), OUT(5, four.z), OUT(6, four.w);
+    sync_cluster();
+}
+#else
 
 PROBE(shared_words)
 {
@@ -250,4 +274,5 @@ template <u32 ROWS> DEVICE void warpgroup_products(const u32 *in, u32 *out)
 }
 WARPGROUP_PROBE(warpgroup_whole_32) { warpgroup_products<32>(in, out); }
 WARPGROUP_PROBE(warpgroup_whole_64) { warpgroup_products<64>(in, out); }
+#endif
 #endif

@@ -23,6 +23,7 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 THREADS, WORDS, SHARED = 64, 16, 8192
+BLOCKS = 4  # of a cluster
 WARPGROUP = "sm_90"  # which GPU has the primitives of four warps, in code for its "a" form
 UNWRITTEN = 0xABABABAB
 # Inputs that are floats of ordinary size, for each: how many bits a number has.
@@ -33,11 +34,20 @@ SPECIAL = [0, 0x80000000, 0x7F800000, 0xFF800000, 0x7FC00000, 1, 0x00800000, 0x3
 
 def names():
     with open(os.path.join(HERE, "primitives.cu"), encoding="utf-8") as f:
-        return re.findall(r"^(?:WARPGROUP_)?PROBE\((\w+)\)", f.read(), re.M)
+        return re.findall(r"^(?:WARPGROUP_|CLUSTER_)?PROBE\((\w+)\)", f.read(), re.M)
 
 
 def threads_of(name):
+    """Of a block."""
     return 128 if name.startswith("warpgroup_") else THREADS
+
+
+def blocks_of(name):
+    return BLOCKS if name.startswith("cluster_") else 1
+
+
+def words_of(name):
+    return threads_of(name) * blocks_of(name) * WORDS
 
 
 def bits(value):
@@ -64,7 +74,7 @@ def inputs(name):
     """The same on every machine."""
     r = random.Random(name)
     words = array.array("I")
-    for i in range(threads_of(name) * WORDS):
+    for i in range(words_of(name)):
         if "_whole_" in name:
             words.append(half("bf16", r.randrange(-8, 9)) | half("bf16", r.randrange(-8, 9)) << 16)
         elif name in MATRICES and i % WORDS < 6:
@@ -115,12 +125,13 @@ def make(directory):
     for name in names():
         base = os.path.join(directory, name)
         save(base + ".in", inputs(name))
-        save(base + ".out", array.array("I", [UNWRITTEN] * (threads_of(name) * WORDS)))
+        save(base + ".out", array.array("I", [UNWRITTEN] * words_of(name)))
         with open(base + ".launch", "w", encoding="utf-8") as f:
-            f.write(f"grid 1 1\nthreads {threads_of(name)}\nshared {SHARED}\nseed 1\n"
+            f.write(f"grid 1 {blocks_of(name)}\ncluster {blocks_of(name)}\n"
+                    f"threads {threads_of(name)}\nshared {SHARED}\nseed 1\n"
                     f"operand in {base}.in read\noperand out {base}.out write\n")
-        subprocess.run([*compiler, base, f"-DSYMBOL={name}", "-DHAS_WARPGROUP", whole, machine],
-                       check=True)
+        subprocess.run([*compiler, base, f"-DSYMBOL={name}", f"-DCLUSTER={blocks_of(name)}",
+                        "-DHAS_WARPGROUP", whole, machine], check=True)
         said = subprocess.run([base, base + ".launch"], stdout=subprocess.PIPE, text=True,
                               check=False).stdout
         os.remove(base)
@@ -153,10 +164,11 @@ def check(result, what):
         sys.exit(f"primitives.py: {what}: error {result}")
 
 
-def compile_source(nvrtc, source, arch):
+def compile_source(nvrtc, source, arch, blocks):
     program, size = ctypes.c_void_p(), ctypes.c_size_t()
     which = [f"-arch={arch}a", "-DHAS_WARPGROUP"] if arch == WARPGROUP else [f"-arch={arch}"]
-    options = [*which, "-std=c++17", "--minimal", "-default-device", "-diag-error=1097"]
+    options = [*which, f"-DCLUSTER={blocks}", "-std=c++17", "--minimal", "-default-device",
+               "-diag-error=1097"]
     check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, b"primitives.cu", 0, None, None),
           "NVRTC")
     texts = (ctypes.c_char_p * len(options))(*[o.encode() for o in options])
@@ -231,16 +243,16 @@ def open_device(cuda):
 def run_probe(cuda, module, name, words):
     function, a, b = ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_uint64()
     threads = threads_of(name)
-    size = threads * WORDS * 4
-    out = (ctypes.c_uint32 * (threads * WORDS))(*[UNWRITTEN] * (threads * WORDS))
+    size = words_of(name) * 4
+    out = (ctypes.c_uint32 * words_of(name))(*[UNWRITTEN] * words_of(name))
     check(cuda.cuModuleGetFunction(ctypes.byref(function), module, name.encode()), name)
     check(cuda.cuMemAlloc_v2(ctypes.byref(a), ctypes.c_size_t(size)), "memory")
     check(cuda.cuMemAlloc_v2(ctypes.byref(b), ctypes.c_size_t(size)), "memory")
     check(cuda.cuMemcpyHtoD_v2(a, words.tobytes(), ctypes.c_size_t(size)), "a copy")
     check(cuda.cuMemcpyHtoD_v2(b, out, ctypes.c_size_t(size)), "a copy")
     arguments = (ctypes.c_void_p * 2)(ctypes.addressof(a), ctypes.addressof(b))
-    check(cuda.cuLaunchKernel(function, 1, 1, 1, threads, 1, 1, SHARED, None, arguments, None),
-          name)
+    check(cuda.cuLaunchKernel(function, 1, blocks_of(name), 1, threads, 1, 1, SHARED, None,
+                              arguments, None), name)
     check(cuda.cuCtxSynchronize(), name)
     check(cuda.cuMemcpyDtoH_v2(out, b, ctypes.c_size_t(size)), "a copy")
     cuda.cuMemFree_v2(a)
@@ -254,19 +266,22 @@ def run(directory):
     except OSError:
         print("primitives.py: no libcuda.so.1")
         sys.exit(77)
-    arch, nvrtc, module = open_device(cuda), find_nvrtc(), ctypes.c_void_p()
+    arch, nvrtc, modules = open_device(cuda), find_nvrtc(), {}
     if not nvrtc:
         sys.exit("primitives.py: no NVRTC; QUERN_CUDA_PATH says where one is")
     with open(os.path.join(directory, "source.cu"), "rb") as f:
-        code = compile_source(nvrtc, f.read(), arch)
-    check(cuda.cuModuleLoadData(ctypes.byref(module), code), "the module")
+        source = f.read()
+    for blocks in (1, BLOCKS):
+        modules[blocks] = ctypes.c_void_p()
+        code = compile_source(nvrtc, source, arch, blocks)
+        check(cuda.cuModuleLoadData(ctypes.byref(modules[blocks]), code), "the module")
     right = True
     for path in sorted(glob.glob(os.path.join(directory, "*.in"))):
         name = os.path.basename(path)[:-3]
         if threads_of(name) != THREADS and arch != WARPGROUP:
             continue
         words = load(path)
-        got, want = run_probe(cuda, module, name, words), load(path[:-3] + ".out")
+        got, want = run_probe(cuda, modules[blocks_of(name)], name, words), load(path[:-3] + ".out")
         right = compare(name, words, got, want) and right
     print(f"{arch}: {'as on the CPU' if right else 'DIFFERENT'}")
     sys.exit(not right)

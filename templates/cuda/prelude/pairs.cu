@@ -44,10 +44,11 @@ DEVICE void build_table(u32 items)
     }
 }
 
-// The pair of byte `index` of a word, by the lane's copy.
+// The pair of byte `index` of a word, by the lane's copy, whose top byte is the window's.
 DEVICE u32 pair_of_word(u32 word, u32 index, u32 copy)
 {
-    return lds<u32>(TABLE + byte_permute(word, copy, 0x5504 | index << 4));
+    static_assert(TABLE == 0, "an address is put together from bytes");
+    return lds_in_window<u32>(byte_permute(word, copy, 0x7504 | index << 4));
 }
 
 // Pairs are neighbours, as A's are.

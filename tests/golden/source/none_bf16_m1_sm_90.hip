@@ -41,6 +41,7 @@ constexpr unsigned SUMMERS = 3;         // warps that add sums and store C
 constexpr unsigned CONSUMER_REGISTERS = 0; // of a lane; 0: those of the launch
 constexpr unsigned OTHER_REGISTERS = 0; // likewise, of other warps'
 constexpr unsigned SUM_BUFFERS = 2;     // of sums on their way there
+#define CLUSTER 1                       // workgroups that share rows of W
 #define EARLY true                      // whether launches may overlap: prelude/ptx
 constexpr unsigned SHARED_START = 1024; // where a workgroup's shared memory is
 constexpr unsigned SHARED_BYTES = 133392; // of a workgroup
@@ -63,7 +64,14 @@ typedef long long i64;
 
 #ifndef QUERN_CPU
 #define DEVICE __device__ __forceinline__
-#define KERNEL(name, threads) extern "C" __global__ void __launch_bounds__(threads, 1) name
+// CLUSTER workgroups, neighbours in y, are launched together where that is more than one.
+#if CLUSTER > 1
+#define TOGETHER __cluster_dims__(1, CLUSTER, 1)
+#else
+#define TOGETHER
+#endif
+#define KERNEL(name, threads)                                                                      \
+    extern "C" __global__ void TOGETHER __launch_bounds__(threads, 1) name
 #define UNROLL _Pragma("unroll")
 #define NO_UNROLL _Pragma("unroll 1")
 
@@ -74,12 +82,27 @@ struct alignas(16) u32x4 { u32 x, y, z, w; };
 // constant is a part of an instruction; the array's own place is known when a kernel is linked, and
 // the compiler would add it to each address, which is a third instruction for each look-up.
 extern __shared__ __align__(1024) u8 SHARED[];
-DEVICE u32 shared_address(u32 at) { return SHARED_START + at; }
-// Ends the kernel with an error where that is not so. To be called before shared memory is used.
+// The number of a workgroup in its cluster. In an address of shared memory it is the top byte, so
+// that one workgroup can name what another has; plain loads and stores, copies and mbarriers want
+// it of their own memory, too.
+DEVICE u32 cluster_rank()
+{
+    u32 v;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(v));
+    return v;
+}
+DEVICE u32 cluster_window() { return CLUSTER > 1 ? cluster_rank() << 24 : 0; }
+DEVICE u32 shared_address(u32 at) { return cluster_window() + SHARED_START + at; }
+// Ends the kernel with an error where something is not so.
+DEVICE void check(bool right)
+{
+    if (!right)
+        asm volatile("trap;");
+}
+// To be called before shared memory is used.
 DEVICE void check_shared_start()
 {
-    if ((u32)__cvta_generic_to_shared(SHARED) != SHARED_START)
-        asm volatile("trap;");
+    check((u32)__cvta_generic_to_shared(SHARED) == shared_address(0));
 }
 template <class T> DEVICE T *shared(u32 at) { return (T *)__cvta_shared_to_generic(at); }
 
@@ -93,6 +116,29 @@ DEVICE u32 group_y() { return blockIdx.y; }
 template <class T> DEVICE T lds(u32 at, u32 offset = 0)
 {
     return *shared<const T>(shared_address(at + offset));
+}
+// The same, of an address that has the window in it (cluster_window): where `at` is put together
+// from bytes, it costs nothing there, and would be an instruction here.
+template <class T> DEVICE T lds_in_window(u32 at)
+{
+    return *shared<const T>(SHARED_START + at);
+}
+// What the workgroup of such a rank in the cluster has at `at`.
+template <class T> DEVICE T lds_of(u32 rank, u32 at);
+template <> DEVICE u32 lds_of<u32>(u32 rank, u32 at)
+{
+    u32 v;
+    asm volatile("ld.shared::cluster.u32 %0, [%1];"
+                 : "=r"(v) : "r"((rank << 24) + SHARED_START + at));
+    return v;
+}
+template <> DEVICE u32x4 lds_of<u32x4>(u32 rank, u32 at)
+{
+    u32x4 v;
+    asm volatile("ld.shared::cluster.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "r"((rank << 24) + SHARED_START + at));
+    return v;
 }
 template <class T> DEVICE void sts(u32 at, T value) { *shared<T>(shared_address(at)) = value; }
 // Four stores of one word, had the compiler its way: of a plain address it does not see that the
@@ -238,6 +284,17 @@ DEVICE void sync_some(u32 id, u32 threads)
 DEVICE void arrive_some(u32 id, u32 threads)
 {
     asm volatile("barrier.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+// All threads of a cluster that have not ended meet here, and see what the others have stored to
+// shared memory: so who comes here must not keep another thread of the cluster from ending. The
+// fence is for shared memory alone. An arrival with release waits until all that the thread stored
+// anywhere is seen by the whole GPU, which took 0.4 us. (PTX ISA 8.6, "fence".)
+DEVICE void sync_cluster()
+{
+    asm volatile("fence.release.sync_restrict::shared::cta.cluster;\n"
+                 "barrier.cluster.arrive.relaxed;\n"
+                 "barrier.cluster.wait.acquire;" ::
+                     : "memory");
 }
 // Whether this lane is the one of its warp that acts for all. The compiler knows that it is one.
 DEVICE bool one_lane()
@@ -699,6 +756,11 @@ DEVICE void store_results(LAYER_PARAMETER const float *sums, float unit, u32 n,
 // then through the second, and so on, so that A is loaded once for each; the summers keep sums of
 // the chunks before in shared memory.
 //
+// Where N is small beside K, a workgroup has few rows of W and would still load all of A. Then
+// CLUSTER neighbouring workgroups, which may read each other's shared memory, share their rows, and
+// each has as many of the chunks: it loads its part of A alone. All their tiles are one batch, and
+// at its end they add up what they have kept, each the sums of a share of the tiles (join_sums).
+//
 // Who waits for whom: full[stage, portion], by the bytes of its copies; empty[stage], by all
 // consumers; summed[buffer], by all consumers, when their sums are written; drained[buffer], by the
 // summers, when they have read them. Once, in front of all that, consumers and summers wait at
@@ -712,8 +774,10 @@ constexpr u32 TILE = ONE_ROW ? 8 : 16; // rows of W of a consumer
 constexpr u32 ROWS = TILE * ROW_WARPS; // of W in a stage
 constexpr u32 CHUNK = K_WARPS * UNITS * UNIT;
 constexpr u32 PORTION = UNITS / PORTIONS; // units of a consumer in a portion
-#define CHUNKS divide_up(K, CHUNK)
+#define CHUNKS     divide_up(K, CHUNK)
+#define OWN_CHUNKS (CHUNKS / CLUSTER) // of a workgroup
 constexpr bool RAGGED = !KNOWN || K % CHUNK != 0;
+static_assert(CLUSTER == 1 || (!RAGGED && CHUNKS % CLUSTER == 0), "all have as many chunks");
 #define TILES divide_up(N, ROWS)
 constexpr u32 UNIT_BYTES = UNIT * W_BITS / 8; // of a row
 constexpr u32 WORDS = UNIT_BYTES / 16;        // that a lane has of those
@@ -796,9 +860,10 @@ struct walk {
 #if !KNOWN
     const layer_numbers &the_layer;
 #endif
-    u32 groups, first, chunk, in_batch, tile;
+    u32 groups, first, first_chunk, chunk, in_batch, tile;
 
     DEVICE bool more() const { return tile < TILES; }
+    DEVICE bool in_last_chunk() const { return chunk + 1 == first_chunk + OWN_CHUNKS; }
     DEVICE void advance()
     {
         in_batch++;
@@ -806,9 +871,11 @@ struct walk {
         if (in_batch < BATCH && tile < TILES)
             return;
         in_batch = 0;
-        if (++chunk == CHUNKS) {
-            chunk = 0;
+        if (in_last_chunk()) {
+            chunk = first_chunk;
             first += BATCH * groups;
+        } else {
+            chunk++;
         }
         tile = first;
     }
@@ -953,15 +1020,25 @@ DEVICE void store_sums(u32 at, const float (&numbers)[4])
     else
         sts<float>(at, numbers[0]);
 }
+DEVICE void add_four(float (&to)[4], u32x4 v)
+{
+    to[0] += as_float(v.x), to[1] += as_float(v.y);
+    to[2] += as_float(v.z), to[3] += as_float(v.w);
+}
 DEVICE void add_sums_at(float (&to)[4], u32 at)
 {
-    if (TILE_SUMS == 4) {
-        const u32x4 v = lds<u32x4>(at);
-        to[0] += as_float(v.x), to[1] += as_float(v.y);
-        to[2] += as_float(v.z), to[3] += as_float(v.w);
-    } else {
+    if (TILE_SUMS == 4)
+        add_four(to, lds<u32x4>(at));
+    else
         to[0] += lds<float>(at);
-    }
+}
+// The same of what another workgroup of the cluster has there.
+DEVICE void add_sums_of(float (&to)[4], u32 at, u32 rank)
+{
+    if (TILE_SUMS == 4)
+        add_four(to, lds_of<u32x4>(rank, at));
+    else
+        to[0] += as_float(lds_of<u32>(rank, at));
 }
 
 // Where a lane has its sums of a warp's rows of W and eight rows of A, or one: beside those of
@@ -976,26 +1053,68 @@ DEVICE u32 sums_at(u32 buffer, u32 warp, u32 tile, u32 lane)
 // A summer's parts of a step: each a row group's sums with eight rows of A, or one.
 constexpr u32 PARTS = ROW_WARPS * M_TILES, SUMMER_PARTS = divide_up(PARTS, SUMMERS);
 
+// Where a lane keeps its sums of a part of a tile.
+DEVICE u32 kept_at(u32 in_batch, u32 part)
+{
+    return KEPT + ((in_batch * PARTS + part) * 32 + item() % 32) * (4 * TILE_SUMS);
+}
+
 // Sums what a row group's warps have, and what chunks of K before left.
 DEVICE void add_warps(LAYER_PARAMETER float (&total)[4], const walk &at, u32 buffer, u32 part)
 {
     const u32 lane = item() % 32, rows = part / M_TILES, tile = part % M_TILES;
-    const u32 kept = KEPT + ((at.in_batch * PARTS + part) * 32 + lane) * (4 * TILE_SUMS);
 
     UNROLL for (u32 i = 0; i < 4; i++)
         total[i] = 0;
-    if (CHUNKS > 1 && at.chunk)
-        add_sums_at(total, kept);
+    if (CHUNKS > 1 && at.chunk != at.first_chunk)
+        add_sums_at(total, kept_at(at.in_batch, part));
     UNROLL for (u32 w = 0; w < K_WARPS; w++)
         add_sums_at(total, sums_at(buffer, rows * K_WARPS + w, tile, lane));
-    if (CHUNKS > 1 && at.chunk + 1 < CHUNKS)
-        store_sums(kept, total);
+    if (CHUNKS > 1 && (CLUSTER > 1 || !at.in_last_chunk()))
+        store_sums(kept_at(at.in_batch, part), total);
+}
+
+// Stores the results of a part of a tile.
+DEVICE void store_part(LAYER_PARAMETER float (&sums)[4], u32 tile, u32 part, const stored_rows &to,
+                       float unit, const c_element *bias, c_element *c, i64 ldc)
+{
+    if (ONE_ROW) { // four lanes have sums of the same row of W, each of other units
+        sums[0] += shuffle_xor(sums[0], 1);
+        sums[0] += shuffle_xor(sums[0], 2);
+    }
+    store_results<TILE_SUMS>(LAYER_NAME sums, unit,
+                             tile * ROWS + part / M_TILES * TILE + item() % 32 / 4, to, bias, c,
+                             ldc);
+}
+
+// Adds the sums that the workgroups of a cluster have kept of all their tiles, the summers of each
+// those of a share of all parts, and always in the same order. Nobody may read the others' before
+// all have kept theirs, nor end before all have read. The other warps end meanwhile, as a cluster's
+// barrier waits for them too: so this is no place between two batches.
+DEVICE void join_sums(LAYER_PARAMETER u32 first_tile, u32 groups, u32 summer, float unit,
+                      const c_element *bias, SLOT_PARAMETER c_element *c, u32 first, u32 m, i64 ldc)
+{
+    const u32 tiles = divide_up(TILES - first_tile, groups);
+
+    sync_cluster();
+    for (u32 i = cluster_rank() + summer * CLUSTER; i < tiles * PARTS; i += CLUSTER * SUMMERS) {
+        const u32 in_batch = i / PARTS, part = i % PARTS;
+        const u32 at = ONE_ROW ? 0 : part % M_TILES * 8 + item() % 4 * 2;
+        stored_rows to = rows_to_store<ONE_ROW ? 1 : 2>(SLOT_NAME at, first, m);
+        float sums[4] = {};
+        UNROLL for (u32 rank = 0; rank < CLUSTER; rank++)
+            add_sums_of(sums, kept_at(in_batch, part), rank);
+        if (ONE_ROW && item() % 4)
+            to.row[0] = NO_ROW;
+        store_part(LAYER_NAME sums, first_tile + in_batch * groups, part, to, unit, bias, c, ldc);
+    }
+    sync_cluster();
 }
 
 DEVICE void add_sums(LAYER_PARAMETER walk at, float unit, const c_element *bias,
                      SLOT_PARAMETER c_element *c, u32 first, u32 m, i64 ldc)
 {
-    const u32 lane = item() % 32, summer = item() / 32 - WARPS - PRODUCERS;
+    const u32 lane = item() % 32, summer = item() / 32 - WARPS - PRODUCERS, first_tile = at.tile;
     place<SUM_BUFFERS> buffer = {0, 0};
     stored_rows to[SUMMER_PARTS]; // loaded once, as they are the same in all steps
 
@@ -1005,32 +1124,30 @@ DEVICE void add_sums(LAYER_PARAMETER walk at, float unit, const c_element *bias,
         if (ONE_ROW && lane % 4) // the first of four lanes stores their sum
             to[i].row[0] = NO_ROW;
     }
-    NO_UNROLL for (; at.more(); at.advance(), buffer.advance()) {
+    NO_UNROLL while (at.more()) {
+        const walk now = at;
         float sums[SUMMER_PARTS][4];
 
+        at.advance();
         barrier_wait(SUMMED + buffer.at * 8, buffer.parity);
         UNROLL for (u32 i = 0; i < SUMMER_PARTS; i++) {
             if (summer + i * SUMMERS < PARTS)
-                add_warps(LAYER_NAME sums[i], at, buffer.at, summer + i * SUMMERS);
+                add_warps(LAYER_NAME sums[i], now, buffer.at, summer + i * SUMMERS);
         }
         sync_warp();
         if (lane == 0)
             barrier_arrive(DRAINED + buffer.at * 8);
-        if (CHUNKS > 1 && at.chunk + 1 < CHUNKS)
+        buffer.advance();
+        if (CLUSTER > 1 || (CHUNKS > 1 && !now.in_last_chunk()))
             continue;
         UNROLL for (u32 i = 0; i < SUMMER_PARTS; i++) {
             const u32 part = summer + i * SUMMERS;
-            if (part >= PARTS)
-                continue;
-            if (ONE_ROW) { // four lanes have sums of the same row of W, each of other units
-                sums[i][0] += shuffle_xor(sums[i][0], 1);
-                sums[i][0] += shuffle_xor(sums[i][0], 2);
-            }
-            store_results<TILE_SUMS>(LAYER_NAME sums[i], unit,
-                                     at.tile * ROWS + part / M_TILES * TILE + lane / 4, to[i], bias,
-                                     c, ldc);
+            if (part < PARTS)
+                store_part(LAYER_NAME sums[i], now.tile, part, to[i], unit, bias, c, ldc);
         }
     }
+    if constexpr (CLUSTER > 1)
+        join_sums(LAYER_NAME first_tile, at.groups, summer, unit, bias, SLOT_NAME c, first, m, ldc);
 }
 
 // ---- The consumers ----
@@ -1212,7 +1329,7 @@ DEVICE void await_portion(const place<STAGES> &stage, u32 u)
 DEVICE void multiply_unit(float (&sums)[M_TILES][4], const u32 (&a)[M_TILES][UNIT / 8], u32 upper,
                           u32 lower, u32 offset)
 {
-    const u32 copy = item() % 32 * 4;
+    const u32 copy = item() % 32 * 4 + cluster_window();
     u32 x[WORDS], y[WORDS];
 
     load_packed(upper, offset, x);
@@ -1350,22 +1467,22 @@ DEVICE void consume(LAYER_PARAMETER SCALE_OPERANDS SLOT_PARAMETER walk at, const
 #if A_BLOCK_SCALED
     await_launch_in_front(a_scale);
 #endif
-    if (KNOWN && CHUNKS == 1)
-        load_a(LAYER_NAME SLOT_NAME values, a, lda, first, m, 0, k_warp);
+    if (KNOWN && OWN_CHUNKS == 1)
+        load_a(LAYER_NAME SLOT_NAME values, a, lda, first, m, at.chunk, k_warp);
     build_table(WARPS * 32);
     sync_some(1, WAVES * 32); // the table is there, and so are the mbarriers
-    if (KNOWN && CHUNKS == 1 && BY_OFFSET)
-        sum_a(LAYER_NAME of_a, values, 0, k_warp);
+    if (KNOWN && OWN_CHUNKS == 1 && BY_OFFSET)
+        sum_a(LAYER_NAME of_a, values, at.chunk, k_warp);
 #if A_BLOCK_SCALED
-    if (CHUNKS == 1)
-        load_a_scales(LAYER_NAME SLOT_NAME of_a, a_scale, first, m, 0, k_warp);
+    if (OWN_CHUNKS == 1)
+        load_a_scales(LAYER_NAME SLOT_NAME of_a, a_scale, first, m, at.chunk, k_warp);
 #endif
     NO_UNROLL while (at.more()) {
         const walk now = at;
         row_scales upper_now = upper, lower_now = lower;
         float sums[M_TILES][4] = {};
 
-        if ((!KNOWN || CHUNKS > 1) && now.in_batch == 0) {
+        if ((!KNOWN || OWN_CHUNKS > 1) && now.in_batch == 0) {
             load_a(LAYER_NAME SLOT_NAME values, a, lda, first, m, now.chunk, k_warp);
             if (BY_OFFSET)
                 sum_a(LAYER_NAME of_a, values, now.chunk, k_warp);
@@ -1432,11 +1549,15 @@ KERNEL(SYMBOL, WAVES * 32)
         return;
     ENTER_EXPERT((u64)N * K_BYTES, ROWS, groups)
 #else
-    const u32 group = SLICES_FIRST ? group_y() : group_x(), groups = (u32)workgroups;
+    const u32 group = (SLICES_FIRST ? group_y() : group_x()) / CLUSTER;
+    const u32 groups = (u32)workgroups / CLUSTER;
     const u32 begin = (SLICES_FIRST ? group_x() : group_y()) * M_TILE;
     const u32 its_rows = smaller((u32)m - begin, M_TILE);
 #endif
-    const walk at = {LAYER_NAME groups, group, 0, 0, group};
+    const u32 first_chunk = CLUSTER > 1 ? cluster_rank() * OWN_CHUNKS : 0;
+    if (CLUSTER > 1)
+        check(group < TILES && divide_up(TILES - group, groups) <= BATCH);
+    const walk at = {LAYER_NAME groups, group, first_chunk, first_chunk, 0, group};
 
     // Registers change hands by warpgroups, so all warps of one come here together; and inside of
     // each branch, or the compiler would count on the launch's number in both.
