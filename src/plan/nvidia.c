@@ -197,7 +197,7 @@ static const char *cluster(const struct plan *p)
 }
 
 const struct plan_field nvidia_grid_fields[] = {
-    {FIELD_WORD("CLUSTER", cluster, "workgroups that share rows of W"), .when = field_multiplies},
+    {FIELD_WORD("CLUSTER", cluster, "workgroups that share rows of W")},
     {FIELD_IF(FIELD_BOOL, "EARLY", may_begin_early, "whether launches may overlap: prelude/ptx")},
     {FIELD_OF(FIELD_NUMBER, "SHARED_START", shared_start, "where a workgroup's shared memory is")},
     {FIELD_AT(FIELD_NUMBER, "SHARED_BYTES", lds_bytes, "of a workgroup")},

@@ -23,6 +23,7 @@ constexpr unsigned BLOCK = 32;          // weights along K that share a scale
 
 constexpr unsigned WAVES = 8;           // in a workgroup
 constexpr unsigned CHUNKS = 4;          // of eight weights that a lane takes
+#define CLUSTER 1                       // workgroups that share rows of W
 #define EARLY true                      // whether launches may overlap: prelude/ptx
 constexpr unsigned SHARED_START = 1024; // where a workgroup's shared memory is
 constexpr unsigned SHARED_BYTES = 2048; // of a workgroup

@@ -8,6 +8,7 @@ constexpr unsigned EXPERTS = 128;       // that choices may name
 constexpr unsigned BLOCK_ROWS = 16;     // slots of a block
 
 constexpr unsigned WARPS = 32;          // in the workgroup
+#define CLUSTER 1                       // workgroups that share rows of W
 #define EARLY true                      // whether launches may overlap: prelude/ptx
 constexpr unsigned SHARED_START = 1024; // where a workgroup's shared memory is
 constexpr unsigned SHARED_BYTES = 17024; // of a workgroup
