@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Source for hipRTC: which templates, what they ask of a processor, and the compiler's options. */
 #include "gen/dialects.h"
+#include "plan/base.h"
 #include "plan/family.h"
 
 /* The capabilities that a template asks for; a test reads the templates and compares. */
@@ -30,6 +31,10 @@ static void add_options(const struct plan *plan, struct str *options)
     if (plan->family->plain_text && plan->family->plain_text(plan))
         str_add(options, "-mllvm\n-amdgpu-scalar-ir-passes=false\n"
                          "-mllvm\n-enable-gvn-memdep=false\n");
+    /* The compiler names a symbol by a hash of the text, which has the target's name in its first
+     * comment. Without that hash, targets of the same code have the same objects. */
+    if (plan_is_base(plan))
+        str_add(options, "-cuid=base\n");
     /* For targets that may replay loads (XNACK), a pass of LLVM 21 ties loads into clauses, and
      * writes past its memory where part of a tuple of registers is loaded. Clauses of one load keep
      * it from that. Nothing is lost: LLVM's hazard recogniser, too, keeps apart what must be. */

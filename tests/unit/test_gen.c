@@ -458,6 +458,13 @@ static void test_options(void **state)
                         "-std=c++17\n-mcode-object-version=5\n-mcumode\n"
                         "-Xclang\n-target-feature\n-Xclang\n-real-true16\n");
     str_free(&options);
+    p.kernels = QUERN_KERNELS_BASE;
+    assert_int_equal(plan_make(&p, target_named("gfx1201"), &set), QUERN_OK);
+    gen_options(&set.plans[0], &options);
+    assert_string_equal(str_text(&options),
+                        "--hiprtc-no-builtin-header\n-nogpuinc\n-nogpulib\n-O3\n"
+                        "-std=c++17\n-mcode-object-version=5\n-mcumode\n-cuid=base\n");
+    str_free(&options);
 }
 
 int main(void)
