@@ -178,9 +178,8 @@ endif
 
 # ---- base kernels -------------------------------------------------------------------------------
 # `make base`: the bundles of base kernels, build/base/TARGET.qkb, that installed libraries and
-# wheels carry, and the build's own library serves from. BASE_TARGETS: which targets, two of which
-# are made at a time: packing one keeps a single processor busy. Some minutes; equal sources and
-# compilers give equal bytes. BASE: where `make install` takes them from. Those of
+# wheels carry, and the build's own library serves from. BASE_TARGETS: which targets. Some minutes;
+# equal sources and compilers give equal bytes. BASE: where `make install` takes them from. Those of
 # NVIDIA's targets are left out unless they are named: nothing scans their code.
 # bench_base is linked again if it is there: it holds the library's objects, and with the digests of
 # before it would take the new bundles for a stranger's.
@@ -192,8 +191,8 @@ BASE_FILES = $(if $(filter file,$(origin BASE_TARGETS)),$(wildcard $(BASE)/*.qkb
                $(BASE_TARGETS:%=$(BASE)/%.qkb))
 .PHONY: base
 base: all
-	@printf '%s\n' $(BASE_TARGETS) | \
-	  xargs -r -n 1 -P 2 python3 tools/base.py make $(COMMAND) build/base
+	@targets='$(strip $(BASE_TARGETS))' && test -z "$$targets" || \
+	  python3 tools/base.py make $(COMMAND) build/base "$$(echo $$targets | tr ' ' ,)"
 	@ln -sfn ../../../base $(B)/libexec/quern/base
 	@$(MAKE) --no-print-directory -j$$(nproc) build $(wildcard $(B)/tests/bench/bench_base)
 

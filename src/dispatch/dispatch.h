@@ -187,6 +187,9 @@ quern_status kernel_keys(quern_ctx *ctx, const struct plan *plan, struct kernel 
  * may not be compiled, in words. Blocks: bundles are read. */
 quern_status kernel_absent(quern_ctx *ctx, const struct kernel *kernel,
                            const struct kernel_search *search, const char *why);
+/* Gives what the compiler would make for the context's target, if the cache has what is wanted, of
+ * another target with the same code (kernel_code.c). Blocks on the disk. */
+bool kernel_code_copy(quern_ctx *ctx, const struct store_want *want, struct compile_result *result);
 /* Scans a kernel's object (kernel_scan.c). Returns the version of the rules; *findings is empty if
  * the object passed, else says what was found. Returns 0 if the object cannot be scanned here. */
 unsigned kernel_scan(quern_ctx *ctx, const struct kernel *kernel, struct str *findings);

@@ -37,8 +37,7 @@
 /* ---- Keys ------------------------------------------------------------------------------------ */
 
 /* Appends all that the code object depends on, the toolchain left out. */
-static void add_source_text(const struct kernel *k, const struct target_id *id, const char *outline,
-                            struct str *text)
+static void add_source_text(const struct kernel *k, const char *outline, struct str *text)
 {
     char wave[16];
 
@@ -46,7 +45,7 @@ static void add_source_text(const struct kernel *k, const struct target_id *id, 
     key_add_text(text, "format", KEY_FORMAT);
     key_add_text(text, "source", outline);
     key_add_text(text, "options", k->options);
-    key_add_text(text, "processor", id->target->name);
+    key_add_text(text, "processor", k->plan.target->name);
     key_add_text(text, "wave", wave);
 }
 
@@ -68,7 +67,7 @@ static quern_status make_keys(quern_ctx *ctx, struct kernel *k, struct kernel_se
     /* the hash is only an address; that an entry is the right one is proven by the inputs, which
      * follow */
     const size_t source_at = text->length;
-    add_source_text(k, &ctx->id, str_text(&search->outline), text);
+    add_source_text(k, str_text(&search->outline), text);
     FAIL_IF(text->failed, QUERN_E_MEMORY, "out of memory for a key");
     k->source_key = hash128_of(text->text + source_at, text->length - source_at);
     hex_from_bytes(hex, k->source_key.bytes, sizeof k->source_key.bytes);
@@ -242,6 +241,25 @@ static bool tier_was_faster(void *race)
     return ask_pending(r->ctx, r->kernel, r->search, 0);
 }
 
+/* Copies a base kernel from the cache's of another target, if the compiler makes the same code for
+ * both. */
+static bool copy_code(quern_ctx *ctx, const struct kernel *k, struct compile_result *result)
+{
+    const char *const code_of = ctx->id.target->code_of;
+    struct plan plan = k->plan;
+    struct kernel_search search;
+    struct kernel other;
+
+    plan.target = code_of ? target_named(code_of) : NULL;
+    if (!plan.target || !plan_is_base(&plan) ||
+        kernel_keys(ctx, &plan, &other, &search) != QUERN_OK)
+        return false;
+    search.want.target = plan.target;
+    const bool copied = kernel_code_copy(ctx, &search.want, result);
+    kernel_abandon(ctx, &other, &search);
+    return copied;
+}
+
 static quern_status compile_source(quern_ctx *ctx, struct kernel *k, const char *source,
                                    struct kernel_search *search)
 {
@@ -253,7 +271,8 @@ static quern_status compile_source(quern_ctx *ctx, struct kernel *k, const char 
                                     .options = k->options,
                                     .unwanted = is_pending(ctx, search) ? tier_was_faster : NULL,
                                     .unwanted_user = &race};
-    const quern_status status = compiler_compile(ctx->compiler, &job, &result);
+    const bool copied = copy_code(ctx, k, &result);
+    const quern_status status = copied ? QUERN_OK : compiler_compile(ctx->compiler, &job, &result);
 
     if (status == QUERN_E_NOT_READY) {
         counter_add(&ctx->counters, QUERN_STAT_COMPILE_DROPPED, 1);
@@ -270,7 +289,7 @@ static quern_status compile_source(quern_ctx *ctx, struct kernel *k, const char 
         error_reproduce(command);
         return status;
     }
-    counter_add(&ctx->counters, QUERN_STAT_COMPILE_OK, 1);
+    counter_add(&ctx->counters, QUERN_STAT_COMPILE_OK, !copied);
     counter_add(&ctx->counters, QUERN_STAT_COMPILE_NS, (uint64_t)(result.milliseconds * 1e6));
     k->tier = QUERN_TIER_COMPILER;
     k->bytes = k->buffer = result.object;

@@ -102,6 +102,10 @@ struct object {
 quern_status object_parse(const void *bytes, size_t size, struct object *object);
 void object_free(struct object *object);
 
+/* Makes an object that names a target, in the ELF header and in the metadata, name another one,
+ * whose name is as long; the code stays as it is. False: it cannot be done. */
+bool object_rename(void *bytes, size_t size, const struct target *from, const struct target *to);
+
 /* The kernel of that symbol (without ".kd"), or null. */
 const struct object_kernel *object_kernel(const struct object *object, const char *name);
 

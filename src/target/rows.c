@@ -10,6 +10,9 @@
  *
  * elf_machine: EF_AMDGPU_MACH_* of LLVM's AMDGPUUsage; read back from objects of hipRTC 6.4.3.
  *
+ * code_of: by comparing the objects of all base kernels whose texts are equal but for the target's
+ * name (LLVM 21). gfx1102 and gfx1103, and both and gfx1150, differ.
+ *
  * capabilities: by compiling each instruction with clang 22 for each target; FLUSHES_HALVES, of
  * MI200: "Numerical accuracy" in PyTorch's documentation. DPP_INTERLOCK: gfx9 wants two wait states
  * between a vector instruction and DPP that reads its result (LLVM's FeatureNoDataDepHazard).
@@ -88,6 +91,7 @@
 #define DIES(dies_, part_, cus_, clock_, bandwidth_)                                               \
     .dies = dies_, .part = part_, .cus = cus_, .clock_ghz = clock_, .bandwidth_gbs = bandwidth_
 #define SUSTAINED(percent_) .sustained_percent = percent_
+#define CODE_OF(target_)    .code_of = target_
 /* For SMs of so many warps and KiB of shared memory. */
 #define SM(name_, warps_, shared_, capabilities_)                                                  \
     .vendor = VENDOR_NVIDIA, .family = name_, .wave_size = 32, .simds = 4, .simd_lanes = 32,       \
@@ -131,13 +135,13 @@ const struct target target_rows[] = {
     {.name = "gfx1151", .elf_machine = 0x4a, GFX11("RDNA 3.5"), BIG_FILE,
      SIMULATED, PART("Radeon 8060S", 40, 2.9, 256), SUSTAINED(80)},
     {.name = "gfx1152", .elf_machine = 0x55, GFX11("RDNA 3.5"), SMALL_FILE,
-     SIMULATED, PART("Radeon 860M", 8, 3.0, 128)},
+     SIMULATED, CODE_OF("gfx1150"), PART("Radeon 860M", 8, 3.0, 128)},
     {.name = "gfx1153", .elf_machine = 0x58, GFX11("RDNA 3.5"), SMALL_FILE,
-     SIMULATED, PART("Radeon 820M", 2, 2.8, 128)},
+     SIMULATED, CODE_OF("gfx1150"), PART("Radeon 820M", 2, 2.8, 128)},
     {.name = "gfx1200", .elf_machine = 0x48, GFX12("RDNA 4"), BIG_FILE,
      SIMULATED, PART("Radeon RX 9060 XT", 32, 3.13, 320)},
     {.name = "gfx1201", .elf_machine = 0x4e, GFX12("RDNA 4"), BIG_FILE,
-     SIMULATED, PART("Radeon RX 9070 XT", 64, 2.97, 640)},
+     SIMULATED, CODE_OF("gfx1200"), PART("Radeon RX 9070 XT", 64, 2.97, 640)},
     {.name = "sm_80",  .elf_machine = 80, SM("Ampere", 64, 163, CAPS_SM80),
      PART("A100 80GB SXM", 108, 1.41, 2039)},
     {.name = "sm_86",  .elf_machine = 86, SM("Ampere", 48, 99, CAPS_SM80),

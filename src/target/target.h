@@ -93,6 +93,8 @@ struct target {
     unsigned wave_size;    /* the native one: 32 or 64 */
     bool other_wave;       /* code can be compiled for the other wave size, too */
     bool sramecc, xnack;   /* the feature can be asked for in a target id */
+    const char *code_of;   /* another target of which the compiler makes the same code: objects
+                            * differ in the processor that they name. Null: there is none */
     unsigned judge;        /* enum target_judge */
 
     /* What a wave's registers hold at its start, and what instructions do differently from one

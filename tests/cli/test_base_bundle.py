@@ -41,14 +41,15 @@ def parts_of(bundle):
     return [*(bundle[at : at + packed] for at, packed in index), dictionary]
 
 
-def make_base(out, target):
+def make_base(out, *targets, layers=(LAYER,)):
+    """The bundle of the last target."""
     done = subprocess.run(
-        [sys.executable, TOP / "tools/base.py", "make", COMMAND, out, target,
-         f"{LAYER} kernels=base"],
+        [sys.executable, TOP / "tools/base.py", "make", COMMAND, out, ",".join(targets),
+         *(f"{layer} kernels=base" for layer in layers)],
         capture_output=True, text=True, env=clean_environment("/nowhere"), timeout=1800,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    return (out / f"{target}.qkb").read_bytes()
+    return (out / f"{targets[-1]}.qkb").read_bytes()
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +113,23 @@ def test_bits_from_run_to_run(shipped, tmp_path):
     parts = parts_of(bundle)
     assert b"".join([base.head_of(bundle), parts[-1], *parts[:-1]]) == bundle
     assert re.findall("^# proof (.*)", manifest, re.M) == [base.blake(part) for part in parts]
+
+
+@pytest.mark.parametrize("targets", [("gfx1150", "gfx1152", "gfx1153"), ("gfx1200", "gfx1201")])
+def test_code_of_another_target(tmp_path, targets):
+    """What is copied from another target's kernels is what the compiler makes."""
+    layers = [LAYER, "wq=int4 n=64 k=512 a=f16 zero=u8", "wq=mxfp4 n=64 k=512 a=f16",
+              "wq=none n=64 k=512 a=bf16", "op=dequant wq=mxfp4 n=64 k=512 c=bf16"]
+    make_base(tmp_path / "together", *targets, layers=layers)
+    for target in targets:
+        alone = make_base(tmp_path / "alone", target, layers=layers)
+        assert (tmp_path / f"together/{target}.qkb").read_bytes() == alone
+    # and it is copied, where the text is the same
+    quern = Quern(tmp_path / "cache")
+    words = ["prewarm", "--json", f"{LAYER} kernels=base", "--target"]
+    for target in targets:
+        made = json.loads(quern(*words, target, env={"QUERN_BASE": "off"}).stdout)
+        assert (made["counters"]["compile_ok"] < made["kernels"]) == (target != targets[0])
 
 
 def test_one_target_is_installed(shipped):

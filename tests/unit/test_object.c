@@ -429,6 +429,33 @@ static void triples(void **state)
     assert_int_equal(with_triple("amdgpu9.0a10c-amd-amdhsa--"), QUERN_E_OBJECT);
 }
 
+/* An object that is renamed is read as the other target's, and differs in that alone. */
+static void another_target_is_named(void **state)
+{
+    static const char *const names[] = {"gfx1151", "gfx1150", "gfx942", "sm_90"};
+    const struct t_object g = t_object(T_AXPY_GFX1151);
+    uint8_t *const copy = malloc(g.size);
+    size_t differ = 0;
+    struct object o;
+
+    (void)state;
+    assert_non_null(copy);
+    memcpy(copy, g.bytes, g.size);
+    for (size_t i = 1; i < COUNT(names); i++) /* not this one's; and a name of another length */
+        assert_false(
+            object_rename(copy, g.size, target_named(names[i]), target_named(names[0])) ||
+            (i > 1 && object_rename(copy, g.size, target_named(names[0]), target_named(names[i]))));
+    assert_memory_equal(copy, g.bytes, g.size);
+    assert_true(object_rename(copy, g.size, target_named(names[0]), target_named(names[1])));
+    assert_int_equal(object_parse(copy, g.size, &o), QUERN_OK);
+    assert_string_equal(o.target->name, names[1]);
+    object_free(&o);
+    for (size_t i = 0; i < g.size; i++)
+        differ += copy[i] != ((const uint8_t *)g.bytes)[i];
+    assert_int_equal(differ, 2);
+    free(copy);
+}
+
 static void the_code_of_a_kernel_is_given_out(void **state)
 {
     (void)state;
@@ -465,6 +492,7 @@ int main(void)
         cmocka_unit_test(fits_only_its_processor_and_features),
         cmocka_unit_test(the_code_of_a_kernel_is_given_out),
         cmocka_unit_test(triples),
+        cmocka_unit_test(another_target_is_named),
         cmocka_unit_test(running_out_of_memory_is_said),
     };
 

@@ -30,6 +30,11 @@ static void test_every_row_is_whole(void **state)
         assert_true(!!(t->capabilities & CAP_WMMA_256B) + !!(t->capabilities & CAP_WMMA_128B) +
                         !!(t->capabilities & CAP_MFMA) <=
                     1);
+        /* who has the code of another has its instructions and registers, and has a name as long */
+        const struct target *const other = t->code_of ? target_named(t->code_of) : t;
+        assert_true(other && !(other != t && other->code_of));
+        assert_true(other->capabilities == t->capabilities && other->vgprs == t->vgprs &&
+                    strlen(other->name) == strlen(t->name) && !strcmp(other->family, t->family));
     }
     assert_null(target_at(target_count()));
     assert_null(target_named("gfx9999"));

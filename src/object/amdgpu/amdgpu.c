@@ -311,4 +311,20 @@ static bool amdgpu_recognise(const uint8_t *bytes, size_t size)
     return elf_machine(bytes, size) == ELF_EM_AMDGPU;
 }
 
+bool object_rename(void *bytes, size_t size, const struct target *from, const struct target *to)
+{
+    enum { FLAGS_AT = 48 };
+    uint8_t *const b = bytes, *const end = b + size;
+    char triple[64];
+
+    const size_t n = (size_t)snprintf(triple, sizeof triple, "-amd-amdhsa--%s", from->name);
+    const size_t name = strlen(from->name);
+    if (!amdgpu_recognise(b, size) || name != strlen(to->name) || b[FLAGS_AT] != from->elf_machine)
+        return false;
+    b[FLAGS_AT] = (uint8_t)to->elf_machine;
+    for (uint8_t *at = b; (at = memmem(at, (size_t)(end - at), triple, n)); at += n)
+        memcpy(at + n - name, to->name, name);
+    return true;
+}
+
 const struct object_format object_amd = {amdgpu_recognise, amdgpu_parse};
