@@ -33,7 +33,7 @@ constexpr unsigned ROW_WARPS = 1;       // 16 rows of W each, 8 for one row of A
 constexpr unsigned UNITS = 7;           // of a warp in a chunk of K
 constexpr unsigned UNIT = 64;           // columns
 constexpr unsigned SPAN = 1;            // units that are scaled together
-constexpr unsigned STAGES = 2;          // of the ring
+constexpr unsigned STAGES = 3;          // of the ring
 constexpr unsigned PORTIONS = 1;        // of a stage, as its weights come
 constexpr unsigned SCALE_ROWS = 0;      // whose scales a copy has; 0: none
 #define WEIGHTS_ONCE true               // whether nothing reads them again soon
@@ -46,7 +46,7 @@ constexpr unsigned SUM_BUFFERS = 2;     // of sums on their way there
 #define CLUSTER 4                       // workgroups that share rows of W
 #define EARLY true                      // whether launches may overlap: prelude/ptx
 constexpr unsigned SHARED_START = 1024; // where a workgroup's shared memory is
-constexpr unsigned SHARED_BYTES = 134272; // of a workgroup
+constexpr unsigned SHARED_BYTES = 163456; // of a workgroup
 #define SLICES_FIRST true               // whether slices of A are workgroup id x
 
 // ---- cuda/prelude/ptx ----

@@ -25,26 +25,26 @@ constexpr unsigned K = 4096;            // columns of W
 constexpr unsigned M_TILE = 16;         // rows of A computed at once
 
 constexpr unsigned WAVE = 32;           // lanes
-constexpr unsigned WAVES = 8;           // in a workgroup
-constexpr unsigned K_WARPS = 4;         // that share rows, each with a part of K
+constexpr unsigned WAVES = 12;          // in a workgroup
+constexpr unsigned K_WARPS = 8;         // that share rows, each with a part of K
 constexpr unsigned ROW_WARPS = 1;       // 16 rows of W each, 8 for one row of A
-constexpr unsigned UNITS = 4;           // of a warp in a chunk of K
+constexpr unsigned UNITS = 8;           // of a warp in a chunk of K
 constexpr unsigned UNIT = 64;           // columns
 constexpr unsigned SPAN = 2;            // units that are scaled together
-constexpr unsigned STAGES = 4;          // of the ring
+constexpr unsigned STAGES = 2;          // of the ring
 constexpr unsigned PORTIONS = 1;        // of a stage, as its weights come
 constexpr unsigned SCALE_ROWS = 0;      // whose scales a copy has; 0: none
 #define WEIGHTS_ONCE true               // whether nothing reads them again soon
-constexpr unsigned BATCH = 9;           // tiles of rows taken through a chunk of K
+constexpr unsigned BATCH = 1;           // tiles of rows taken through a chunk of K
 constexpr unsigned PRODUCERS = 1;       // warps that start copies
 constexpr unsigned SUMMERS = 3;         // warps that add sums and store C
-constexpr unsigned CONSUMER_REGISTERS = 0; // of a lane; 0: those of the launch
-constexpr unsigned OTHER_REGISTERS = 0; // likewise, of other warps'
+constexpr unsigned CONSUMER_REGISTERS = 224; // of a lane; 0: those of the launch
+constexpr unsigned OTHER_REGISTERS = 56; // likewise, of other warps'
 constexpr unsigned SUM_BUFFERS = 2;     // of sums on their way there
-#define CLUSTER 4                       // workgroups that share rows of W
+#define CLUSTER 1                       // workgroups that share rows of W
 #define EARLY true                      // whether launches may overlap: prelude/ptx
 constexpr unsigned SHARED_START = 1024; // where a workgroup's shared memory is
-constexpr unsigned SHARED_BYTES = 83072; // of a workgroup
+constexpr unsigned SHARED_BYTES = 147584; // of a workgroup
 #define SLICES_FIRST true               // whether slices of A are workgroup id x
 
 // ---- cuda/prelude/ptx ----
