@@ -63,7 +63,7 @@ def environment(cache):
     """With a cache of its own: kernels of a build before must not serve in place of new ones."""
     env = {k: v for k, v in os.environ.items()
            if not k.startswith("QUERN_") or k in ("QUERN_ROCM_PATH", "QUERN_CUDA_PATH")}
-    return {**env, "QUERN_CACHE_DIR": str(cache), "QUERN_BASE": "off"}
+    return {**env, "QUERN_CACHE_DIR": str(cache), "QUERN_BASE": "off", "QUERN_BASE_COPY": "on"}
 
 
 def entries_in(cache):
@@ -132,8 +132,11 @@ def make(quern, out, targets, *problems):
         families.setdefault(family_of.get(target, target), []).append(target)
     in_order = sorted(families.values(), key=len, reverse=True)
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        for made in [pool.submit(make_family, quern, out, f, problems) for f in in_order]:
-            made.result()
+        made = [pool.submit(make_family, quern, out, f, problems) for f in in_order]
+        for one in concurrent.futures.as_completed(made):
+            if one.exception():
+                pool.shutdown(cancel_futures=True)
+            one.result()
 
 
 def table(directory):

@@ -301,10 +301,9 @@ static quern_status write_launch(struct cpu_program *b, const struct cpu_launch 
     struct str text = {0};
 
     str_addf(&text,
-             "grid %" PRIu32 " %" PRIu32 "\ncluster %" PRIu32 "\nthreads %" PRIu32
-             "\nshared %" PRIu32 "\nseed %" PRIu64 "\n",
-             l->grid[0], l->grid[1], l->cluster ? l->cluster : 1, l->threads, l->shared_bytes,
-             l->seed);
+             "grid %" PRIu32 " %" PRIu32 "\nthreads %" PRIu32 "\nshared %" PRIu32 "\nseed %" PRIu64
+             "\n",
+             l->grid[0], l->grid[1], l->threads, l->shared_bytes, l->seed);
     for (size_t i = 0; i < l->count; i++) {
         const struct cpu_argument *const a = &l->arguments[i];
         if (!a->name) {

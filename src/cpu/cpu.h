@@ -32,7 +32,6 @@ struct cpu_argument {
 
 struct cpu_launch {
     uint32_t grid[2], threads;
-    uint32_t cluster;      /* neighbours in y that read each other's shared memory; 0, 1: none do */
     uint32_t shared_bytes; /* of a workgroup */
     uint64_t seed;         /* of the order in which warps take turns and copies land */
     size_t count;

@@ -888,7 +888,7 @@ void know_launch(const void *const *starts, size_t count)
 
 /* A launch is a text file of such lines, arguments in the kernel's order:
  *
- *     grid X Y | cluster BLOCKS | threads N | shared BYTES | seed S
+ *     grid X Y | threads N | shared BYTES | seed S
  *     operand NAME FILE read|write     an address: that of the file, mapped
  *     operand NAME FILE late           read, and the launch in front may write it
  *     operand NAME FILE typed          written if the kernel's parameter is no pointer to const
@@ -931,8 +931,7 @@ static bool read_line(const char *line, launch &l)
     unsigned bytes;
 
     if (sscanf(line, "grid %u %u", &l.grid[0], &l.grid[1]) == 2 ||
-        sscanf(line, "cluster %u", &cluster) == 1 || sscanf(line, "threads %u", &threads) == 1 ||
-        sscanf(line, "shared %u", &shared_bytes) == 1)
+        sscanf(line, "threads %u", &threads) == 1 || sscanf(line, "shared %u", &shared_bytes) == 1)
         return true;
     if (sscanf(line, "seed %llu", &value) == 1) {
         random_state = value;
@@ -965,10 +964,12 @@ static bool read_launch(const char *path, launch &l)
 }
 
 int run(const char *path, const bool *stored, size_t parameters,
-        void (*call)(const void *kernel, const uint64_t *arguments), const void *what)
+        void (*call)(const void *kernel, const uint64_t *arguments), const void *what,
+        uint32_t blocks)
 {
     launch l;
 
+    cluster = blocks;
     l.stored.assign(stored, stored + parameters);
     if (!read_launch(path, l))
         return 2;

@@ -68,10 +68,12 @@ inline float widen_bf16(uint32_t half)
 
 /* Runs the launch that the text file at `path` describes, and prints "done" or "fault: …" in one
  * line. The kernel has so many parameters; `stored` says of each whether what it points to may be
- * written, and `body` calls the kernel with its arguments. Returns the program's exit status: 0, 3
+ * written, and `body` calls the kernel with its arguments; neighbours in y form clusters of so many
+ * blocks, as the kernel's text says on a GPU, too. Returns the program's exit status: 0, 3
  * for a fault, 2 where the launch cannot be read. */
 int run(const char *path, const bool *stored, size_t parameters,
-        void (*body)(const void *kernel, const uint64_t *arguments), const void *kernel);
+        void (*body)(const void *kernel, const uint64_t *arguments), const void *kernel,
+        uint32_t cluster);
 
 /* What a load of a T gives: bytes and halves come as words, as registers have them. */
 template <class T, bool NARROW = (sizeof(T) < 4)> struct loaded {
@@ -129,9 +131,9 @@ template <class T> static T lds_in_window(unsigned at)
 {
     return lds<T>(machine::in_window(at));
 }
-template <class T> static T lds_of(unsigned rank, unsigned at)
+static inline u32x4 lds_of(unsigned rank, unsigned at)
 {
-    T value;
+    u32x4 value;
 
     machine::read_shared_of(rank, at, &value, sizeof value);
     return value;

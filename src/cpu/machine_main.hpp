@@ -42,7 +42,7 @@ template <class... T> static int run_kernel(const char *path, void (*kernel)(T..
 {
     const bool stored[] = {is_stored<T>::value..., false};
 
-    return run(path, stored, sizeof...(T), call<T...>::body, &kernel);
+    return run(path, stored, sizeof...(T), call<T...>::body, &kernel, CLUSTER);
 }
 
 } // namespace machine

@@ -24,6 +24,7 @@ static const char *const known_variables[] = {
     "QUERN_CACHE_TRUST",
     "QUERN_BLAS",
     "QUERN_BASE",
+    "QUERN_BASE_COPY",
     "QUERN_WEIGHTS",
     "QUERN_FORCE",
     "QUERN_REMOTE_TRUST",
@@ -162,6 +163,7 @@ static quern_status fill(const struct quern_options *o, struct settings *s)
     static const char *const toolchains[] = {"any", "exact"};
     static const char *const blases[] = {"auto", "off"};
     static const char *const bases[] = {"auto", "on", "off"};
+    static const char *const copies[] = {"off", "on"};
     static const char *const weights_are[] = {"any", "constant"};
     static const char *const remote_trusts[] = {"keys", "transport"};
     static const char *const remote_modes[] = {"r", "rw"};
@@ -169,7 +171,7 @@ static quern_status fill(const struct quern_options *o, struct settings *s)
     int device = (int)o->device, mode = (int)o->cache_mode, jit = (int)o->jit,
         level = (int)o->log_level, toolchain = (int)o->toolchain, trust = (int)o->cache_trust,
         blas = (int)o->blas, base = (int)o->base, weights = (int)o->weights,
-        remote_trust = (int)o->remote_trust, remote_mode = (int)o->remote_mode;
+        remote_trust = (int)o->remote_trust, remote_mode = (int)o->remote_mode, copy = 0;
     const char *text;
 
     TRY(choose_device(&device));
@@ -180,6 +182,7 @@ static quern_status fill(const struct quern_options *o, struct settings *s)
     TRY(choose("QUERN_TOOLCHAIN", toolchains, 2, QUERN_TOOLCHAIN_ANY, &toolchain));
     TRY(choose("QUERN_BLAS", blases, 2, QUERN_BLAS_AUTO, &blas));
     TRY(choose("QUERN_BASE", bases, 3, QUERN_BASE_AUTO, &base));
+    TRY(choose("QUERN_BASE_COPY", copies, 2, 1, &copy));
     TRY(choose("QUERN_WEIGHTS", weights_are, 2, QUERN_WEIGHTS_ANY, &weights));
     TRY(choose("QUERN_REMOTE_TRUST", remote_trusts, 2, QUERN_REMOTE_TRUST_KEYS, &remote_trust));
     TRY(choose("QUERN_REMOTE_MODE", remote_modes, 2, QUERN_REMOTE_MODE_R, &remote_mode));
@@ -192,6 +195,7 @@ static quern_status fill(const struct quern_options *o, struct settings *s)
     s->toolchain = (enum quern_toolchain)toolchain;
     s->blas = (enum quern_blas)blas;
     s->base = (enum quern_base)base;
+    s->copies_code = copy == 2;
     s->weights = (enum quern_weights)weights;
     s->remote_trust = (enum quern_remote_trust)remote_trust;
     s->remote_mode = (enum quern_remote_mode)remote_mode;

@@ -55,6 +55,7 @@ struct settings {
     enum quern_toolchain toolchain;
     enum quern_blas blas;
     enum quern_base base;
+    bool copies_code; /* base kernels of targets with the same code, as tools/base.py checks some */
     enum quern_weights weights;
     enum quern_remote_trust remote_trust;
     enum quern_remote_mode remote_mode;

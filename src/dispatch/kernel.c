@@ -242,7 +242,7 @@ static bool tier_was_faster(void *race)
 }
 
 /* Copies a base kernel from the cache's of another target, if the compiler makes the same code for
- * both. */
+ * both: where `make base` asks for it, which checks that. What a device refused is compiled. */
 static bool copy_code(quern_ctx *ctx, const struct kernel *k, struct compile_result *result)
 {
     const char *const code_of = ctx->id.target->code_of;
@@ -251,8 +251,8 @@ static bool copy_code(quern_ctx *ctx, const struct kernel *k, struct compile_res
     struct kernel other;
 
     plan.target = code_of ? target_named(code_of) : NULL;
-    if (!plan.target || !plan_is_base(&plan) ||
-        kernel_keys(ctx, &plan, &other, &search) != QUERN_OK)
+    if (!ctx->settings.copies_code || k->reason == QUERN_REASON_REFUSED || !plan.target ||
+        !plan_is_base(&plan) || kernel_keys(ctx, &plan, &other, &search) != QUERN_OK)
         return false;
     search.want.target = plan.target;
     const bool copied = kernel_code_copy(ctx, &search.want, result);

@@ -136,7 +136,6 @@ quern_status verify_text(const struct plan_slice *s, const char *source,
     arg_numbers(&values, s, 0, grid, 0, 0);
     memcpy(launch.grid, grid, sizeof launch.grid);
     launch.threads = block[0];
-    launch.cluster = (uint32_t)s->plan->cluster;
     launch.count = plan_args(s->plan, args);
     for (size_t i = 0; i < launch.count; i++) {
         struct cpu_argument *const a = &launch.arguments[i];

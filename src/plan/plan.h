@@ -259,6 +259,8 @@ size_t plan_slices_apart(const struct plan_set *set, int64_t m, struct plan_slic
  * many as the target's part has. */
 void plan_geometry(const struct plan *p, int64_t slices, unsigned compute_units, uint32_t grid[3],
                    uint32_t block[3]);
+/* Workgroups of a cluster; 1: each is alone. */
+int64_t plan_cluster(const struct plan *p);
 /* Workgroups that so many compute units hold at once, of a plan with `resident`: whole clusters. */
 int64_t plan_held(const struct plan *p, int64_t compute_units);
 /* Of such a grid: the workgroups that share the rows of W, with the empty one of a skewed plan. */

@@ -154,7 +154,7 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
                     p.ring.row_warps = rows;
                     p.ring.units = units;
                     if ((int64_t)(k - 1) * units * p.ring.unit < p.problem.k / p.cluster &&
-                        ring_chunks_share(&p))
+                        ring_may_share_rows(&p))
                         try_summers(&p, ranking);
                 }
 }
@@ -227,7 +227,7 @@ static const struct plan_template templates[] = {
  * for all kinds of scales. */
 static const int *tiles(const struct quern_problem *problem)
 {
-    static const int rows[] = {1, 8, 16, 32, 0};
+    static const int rows[] = {1, 8, 16, RING_ROWS_MAX, 0};
     const bool mixture_of_fp8 = problem->op == QUERN_OP_MOE && problem->wq == QUERN_W_FP8;
 
     return problem->scale == QUERN_SCALE_BLOCK128 || mixture_of_fp8 || problem->kernels ? rows + 1

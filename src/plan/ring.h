@@ -8,8 +8,9 @@
 
 #define RING_PARTS        4 /* of a multiprocessor, each with its own warps and registers */
 #define RING_STAGES_MAX   6
-#define RING_CLUSTER_MAX  4 /* workgroups that share rows */
-#define RING_PORTIONS_MAX 4 /* that a stage may come in */
+#define RING_ROWS_MAX     32 /* of A, of a kernel */
+#define RING_CLUSTER_MAX  4  /* workgroups that share rows */
+#define RING_PORTIONS_MAX 4  /* that a stage may come in */
 
 /* Matrix operands that rows of A take. */
 int ring_m_tiles(const struct plan *p);
@@ -28,10 +29,11 @@ int64_t ring_chunk(const struct plan *p);
 int64_t ring_chunks(const struct plan *p);
 /* Those that one workgroup of a cluster has. */
 int64_t ring_own_chunks(const struct plan *p);
-/* Whether each workgroup of a cluster has as many whole chunks. */
-bool ring_chunks_share(const struct plan *p);
+/* Whether workgroups may be alone, or share rows in clusters of such a size: all with as many whole
+ * chunks, of several rows of A, of one problem that is known, on a target that has clusters. */
+bool ring_may_share_rows(const struct plan *p);
 /* Whether a workgroup of a cluster has room for the sums of all its tiles, which are added up at
- * the end, and whether there are tiles enough. */
+ * the end, and launches of two slices do not lose by clusters. */
 bool ring_cluster_fits(const struct plan *p);
 /* Clusters that stay: workgroups, where they are alone. */
 int64_t ring_clusters(const struct plan *p);

@@ -64,20 +64,23 @@ int64_t ring_own_chunks(const struct plan *p)
     return model_ceil_div(ring_chunks(p), p->cluster);
 }
 
-bool ring_chunks_share(const struct plan *p)
+bool ring_may_share_rows(const struct plan *p)
 {
     return p->cluster == 1 ||
-           (!ring_one_row(p) && p->problem.op != QUERN_OP_MOE && !plan_is_base(p) &&
-            !ring_is_ragged(p) && ring_chunks(p) % p->cluster == 0);
+           (p->target->clustered && !ring_one_row(p) && p->problem.op != QUERN_OP_MOE &&
+            !plan_is_base(p) && !ring_is_ragged(p) && ring_chunks(p) % p->cluster == 0);
 }
 
-/* The kernel for the most rows serves more of them in slices, of which two side by side may find
- * room where each has few workgroups, and a cluster's do not. */
+/* Kernels for RING_ROWS_MAX rows serve more of them in slices. Where two slices of workgroups that
+ * are alone find room side by side, but not two of clusters, a second slice would take as long as
+ * the first. */
 bool ring_cluster_fits(const struct plan *p)
 {
-    const bool one_slice = p->weights_once || 2 * p->row_groups > p->target->cus;
+    const int64_t two = 2 * p->row_groups, units = p->target->cus;
+    const bool slices_fit =
+        p->m_tile < RING_ROWS_MAX || two > units || two * p->cluster <= plan_held(p, units);
 
-    return p->cluster == 1 || (one_slice && p->ring.batch * ring_clusters(p) >= p->row_groups);
+    return p->cluster == 1 || (slices_fit && p->ring.batch * ring_clusters(p) >= p->row_groups);
 }
 
 int64_t ring_clusters(const struct plan *p)

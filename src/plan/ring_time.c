@@ -67,6 +67,7 @@
 #define ONE_SUM_CYCLES     2    /* and for those of each consumer */
 #define ONE_LOAD_CYCLES    637  /* to load A of a chunk, where there are several */
 #define ONE_END_PERCENT    77   /* of a portion's part of a step, behind the last bytes */
+#define ONE_RAGGED_PERCENT 250  /* of a warp's cycles, where a chunk does not divide K */
 #define ONE_PORTION_CYCLES 24   /* of a warp in a step for each portion behind the first */
 #define ONE_COPY_CYCLES    12   /* of the warp that copies, for each copy of a stage */
 #define ONE_COPIES_CYCLES  158  /* and for a stage besides */
@@ -158,7 +159,7 @@ static int64_t one_row_step_cycles(const struct plan *p)
     int64_t chain = ONE_CHAIN_CYCLES + slots * ONE_CHAIN_PERCENT / 100;
 
     if (ring_is_ragged(p))
-        chain = chain * RAGGED_PERCENT / 100;
+        chain = chain * ONE_RAGGED_PERCENT / 100;
     chain += (p->ring.portions - 1) * ONE_PORTION_CYCLES;
     return largest(largest(chain, model_ceil_div(ring_consumers(p), RING_PARTS) *
                                       (ONE_STEP_SLOTS + slots * ONE_SLOT_PERCENT / 100)),
@@ -262,7 +263,8 @@ static int64_t rows_cycles(const struct plan *p, const struct target_fill *fill)
            waited * (100 + uncached * UNCACHED_PERCENT / CACHED_BYTES) / 100;
 }
 
-/* How tiles are dealt out to the clusters that fit, or to workgroups that are alone. */
+/* How tiles are dealt out to the clusters that fit, or to workgroups that are alone: the percentage
+ * is of those, not of all multiprocessors. */
 static struct target_fill fill_of(const struct plan *p)
 {
     const uint64_t tiles = (uint64_t)(p->row_groups * model_together(p));
@@ -285,7 +287,7 @@ void ring_estimate(struct plan *p)
     e->workgroups = p->row_groups * p->cluster < held ? p->row_groups * p->cluster : held;
     e->walk = (int64_t)fill.fullest;
     e->waves_per_simd = (uint32_t)((p->waves + RING_PARTS - 1) / RING_PARTS);
-    e->busy_percent = fill.percent;
+    e->busy_percent = fill.percent * (unsigned)(ring_clusters(p) * p->cluster) / t->cus;
     e->fills = true;
     e->streams = true;
     e->close = true;

@@ -325,28 +325,28 @@ static int64_t shares_of_slice(const struct plan *p, int64_t slices, int64_t hel
     return shares < p->row_groups ? shares : p->row_groups;
 }
 
-/* The multiprocessors of a cluster belong to one of a GPU's processing clusters, whose numbers of
- * multiprocessors differ. An H200 with 132 has room for 66 clusters of two workgroups that have a
- * multiprocessor each, and for 30 of four (cuOccupancyMaxActiveClusters, 2026-11-30). If there are
- * more than fit, those that are left over run when the others have ended. */
-#define CLUSTERED_UNITS    10 /* of so many compute units, clusters of more than two find room */
-#define CLUSTERED_UNITS_OF 11
+int64_t plan_cluster(const struct plan *p)
+{
+    return p->cluster > 1 ? p->cluster : 1;
+}
 
+/* The multiprocessors of a cluster belong to one of a GPU's processing clusters, whose numbers of
+ * multiprocessors differ, but are even. Clusters that find no room run when others have ended. */
 int64_t plan_held(const struct plan *p, int64_t compute_units)
 {
-    const int64_t held = p->resident * compute_units, together = p->cluster ? p->cluster : 1;
-    const int64_t room = together > 2 ? held * CLUSTERED_UNITS / CLUSTERED_UNITS_OF : held;
+    const int64_t held = p->resident * compute_units, cluster = plan_cluster(p);
+    const int64_t room = cluster > 2 ? held * p->target->clustered / p->target->cus : held;
 
-    return room < together && held ? together : room / together * together;
+    return room < cluster && held ? cluster : room / cluster * cluster;
 }
 
 void plan_geometry(const struct plan *p, int64_t slices, unsigned compute_units, uint32_t grid[3],
                    uint32_t block[3])
 {
-    const int64_t together = p->cluster ? p->cluster : 1;
-    const int64_t groups = (p->row_groups + p->skewed) * together;
+    const int64_t groups = (p->row_groups + p->skewed) * plan_cluster(p);
     const int64_t fit = plan_held(p, compute_units ? compute_units : p->target->cus);
-    const int64_t least = p->walk_max ? model_ceil_div(p->row_groups, p->walk_max) * together : 0;
+    const int64_t least =
+        p->walk_max ? model_ceil_div(p->row_groups, p->walk_max) * plan_cluster(p) : 0;
     const int64_t held = fit < least ? least : fit; /* 0: they do not stay */
 
     if (plan_shares_out(p)) {

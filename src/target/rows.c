@@ -13,6 +13,9 @@
  * code_of: by comparing the objects of all base kernels whose texts are equal but for the target's
  * name (LLVM 21). gfx1102 and gfx1103, and both and gfx1150, differ.
  *
+ * clustered: cuOccupancyMaxActiveClusters on an H200 (2026-11-30): 66 clusters of two workgroups,
+ * 30 of four. Of other GPUs with clusters none was at hand.
+ *
  * capabilities: by compiling each instruction with clang 22 for each target; FLUSHES_HALVES, of
  * MI200: "Numerical accuracy" in PyTorch's documentation. DPP_INTERLOCK: gfx9 wants two wait states
  * between a vector instruction and DPP that reads its result (LLVM's FeatureNoDataDepHazard).
@@ -92,6 +95,7 @@
     .dies = dies_, .part = part_, .cus = cus_, .clock_ghz = clock_, .bandwidth_gbs = bandwidth_
 #define SUSTAINED(percent_) .sustained_percent = percent_
 #define CODE_OF(target_)    .code_of = target_
+#define CLUSTERED(units_)   .clustered = units_
 /* For SMs of so many warps and KiB of shared memory. */
 #define SM(name_, warps_, shared_, capabilities_)                                                  \
     .vendor = VENDOR_NVIDIA, .family = name_, .wave_size = 32, .simds = 4, .simd_lanes = 32,       \
@@ -149,6 +153,7 @@ const struct target target_rows[] = {
     {.name = "sm_89",  .elf_machine = 89, SM("Ada Lovelace", 48, 99, CAPS_SM89),
      PART("GeForce RTX 4090", 128, 2.52, 1008)},
     {.name = "sm_90",  .elf_machine = 90, SM("Hopper", 64, 227, CAPS_SM90 | CAP_WARPGROUPS),
+     CLUSTERED(120),
      .judge = JUDGE_CPU, PART("H200 SXM", 132, 1.98, 4800)},
     {.name = "sm_100", .elf_machine = 100, SM("Blackwell", 64, 227, CAPS_SM90),
      PART("B200 SXM", 148, 1.965, 8000)},

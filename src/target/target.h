@@ -93,6 +93,8 @@ struct target {
     unsigned wave_size;    /* the native one: 32 or 64 */
     bool other_wave;       /* code can be compiled for the other wave size, too */
     bool sramecc, xnack;   /* the feature can be asked for in a target id */
+    unsigned clustered;    /* compute units of the part in which clusters of four workgroups that
+                            * have one each find room. 0: kernels have no clusters there */
     const char *code_of;   /* another target of which the compiler makes the same code: objects
                             * differ in the processor that they name. Null: there is none */
     unsigned judge;        /* enum target_judge */

@@ -26,8 +26,9 @@ CLUSTER_PROBE(cluster_words)
     OUT(0, cluster_rank());
     OUT(1, lds_in_window<u32>(byte_permute(t * 4, cluster_window(), 0x7610)));
     sync_cluster();
-    const u32x4 four = lds_of<u32x4>((next + 1) % CLUSTER, 256 + other * 16);
-    OUT(2, lds_of<u32>(next, other * 4));
+    const u32x4 four = lds_of((next + 1) % CLUSTER, 256 + other * 16);
+    const u32x4 near = lds_of(next, other * 16 % 128);
+    OUT(2, near.x), OUT(7, near.y), OUT(8, near.z), OUT(9, near.w);
     OUT(3, four.x), OUT(4, four.y), OUT(5, four.z), OUT(6, four.w);
     sync_cluster();
 }

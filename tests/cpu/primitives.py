@@ -127,8 +127,8 @@ def make(directory):
         save(base + ".in", inputs(name))
         save(base + ".out", array.array("I", [UNWRITTEN] * words_of(name)))
         with open(base + ".launch", "w", encoding="utf-8") as f:
-            f.write(f"grid 1 {blocks_of(name)}\ncluster {blocks_of(name)}\n"
-                    f"threads {threads_of(name)}\nshared {SHARED}\nseed 1\n"
+            f.write(f"grid 1 {blocks_of(name)}\nthreads {threads_of(name)}\nshared {SHARED}\n"
+                    "seed 1\n"
                     f"operand in {base}.in read\noperand out {base}.out write\n")
         subprocess.run([*compiler, base, f"-DSYMBOL={name}", f"-DCLUSTER={blocks_of(name)}",
                         "-DHAS_WARPGROUP", whole, machine], check=True)

@@ -1122,10 +1122,58 @@ static void test_workgroups_that_share_out_are_alone(void **state)
     assert_in_range(seen, 12, INT_MAX);
 }
 
+/* A grid is of whole clusters on parts of any size, with no more than find room there at once, but
+ * with as many as it takes for each to have room for its sums. A plan's shape is one of those that
+ * it is chosen from, whatever else the set has. */
+static void test_clusters(void **state)
+{
+    static const char *const problems[] = {
+        "wq=nf4 n=2560 k=10240 a=bf16",  "wq=int4 n=5120 k=8192 a=f16",
+        "wq=mxfp4 n=2048 k=8192 a=bf16", "wq=none n=2048 k=8192 a=bf16",
+        "wq=nf4 n=1024 k=8192 a=bf16",   "wq=nf4 n=1024 k=8192 a=bf16 exact=batch_invariant",
+        "wq=nf4 n=49152 k=16384 a=bf16"};
+    static const unsigned units[] = {1, 3, 7, 16, 78, 114, 131, 132, 133};
+    int seen[5] = {0};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
+        struct plan_set set;
+        make(problems[i], "sm_90", &set);
+        for (size_t j = 0; j < set.count; j++) {
+            const struct plan *const p = &set.plans[j];
+            struct plan again = *p;
+            char shape[PLAN_SHAPE_MAX];
+            plan_shape(p, shape);
+            if (plan_reshape(&again, shape) != QUERN_OK)
+                fail_msg("%s: %s", problems[i], quern_last_error()->message);
+            if (plan_cluster(p) == 1)
+                continue;
+            seen[plan_cluster(p)]++;
+            for (size_t k = 0; k < sizeof units / sizeof *units; k++) {
+                uint32_t grid[3], block[3];
+                plan_geometry(p, 2, units[k], grid, block);
+                const int64_t clusters = grid[1] / plan_cluster(p);
+                assert_int_equal(grid[0], 2);
+                assert_int_equal(grid[1] % plan_cluster(p), 0);
+                assert_in_range(clusters, 1, p->row_groups);
+                assert_true(clusters * p->walk_max >= p->row_groups);
+                assert_true(grid[1] <= units[k] || clusters == 1 ||
+                            (clusters - 1) * p->walk_max < p->row_groups);
+            }
+        }
+    }
+    assert_true(seen[2] && seen[4]);
+    struct plan_set set;
+    make(problems[0], "sm_120", &set); /* no such GPU has shown that its clusters do */
+    for (size_t j = 0; j < set.count; j++)
+        assert_int_equal(plan_cluster(&set.plans[j]), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_registers_are_shared_out),
+        cmocka_unit_test(test_clusters),
         cmocka_unit_test(test_workgroups_that_share_out_are_alone),
         cmocka_unit_test(test_every_m_is_covered_once),
         cmocka_unit_test(test_kernels_follow_each_other),

@@ -419,7 +419,8 @@ static int tune(struct tune *t)
     if ((status = open_all(t)))
         return status;
     t->list = json_array();
-    table_header(&t->table, "<problem|m|shapes|model us|best us|<noted");
+    table_header(&t->table, t->dry_run ? "<problem|m|shapes|model us|best us|<fastest"
+                                       : "<problem|m|shapes|model us|best us|<noted");
     status = t->manifest ? tune_manifest(t) : tune_problem(t, &problem, text, &t->set);
     /* what was measured before something failed is kept */
     const int written = t->dry_run ? EXIT_OK : write_table(t);

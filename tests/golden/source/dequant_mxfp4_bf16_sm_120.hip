@@ -105,15 +105,7 @@ template <class T> DEVICE T lds_in_window(u32 at)
     return *shared<const T>(SHARED_START + at);
 }
 // What the workgroup of such a rank in the cluster has at `at`.
-template <class T> DEVICE T lds_of(u32 rank, u32 at);
-template <> DEVICE u32 lds_of<u32>(u32 rank, u32 at)
-{
-    u32 v;
-    asm volatile("ld.shared::cluster.u32 %0, [%1];"
-                 : "=r"(v) : "r"((rank << 24) + SHARED_START + at));
-    return v;
-}
-template <> DEVICE u32x4 lds_of<u32x4>(u32 rank, u32 at)
+DEVICE u32x4 lds_of(u32 rank, u32 at)
 {
     u32x4 v;
     asm volatile("ld.shared::cluster.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -267,9 +259,10 @@ DEVICE void arrive_some(u32 id, u32 threads)
     asm volatile("barrier.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 // All threads of a cluster that have not ended meet here, and see what the others have stored to
-// shared memory: so who comes here must not keep another thread of the cluster from ending. The
-// fence is for shared memory alone. An arrival with release waits until all that the thread stored
-// anywhere is seen by the whole GPU, which took 0.4 us. (PTX ISA 8.6, "fence".)
+// shared memory, and to that alone: so who comes here must not keep another thread of the cluster
+// from ending, and must have used what it read of others if these may end next. An arrival with
+// release, in place of this fence, waits until all that the thread stored anywhere is seen by the
+// whole GPU, which took 0.4 us. (PTX ISA 8.6, "fence".)
 DEVICE void sync_cluster()
 {
     asm volatile("fence.release.sync_restrict::shared::cta.cluster;\n"

@@ -126,15 +126,7 @@ template <class T> DEVICE T lds_in_window(u32 at)
     return *shared<const T>(SHARED_START + at);
 }
 // What the workgroup of such a rank in the cluster has at `at`.
-template <class T> DEVICE T lds_of(u32 rank, u32 at);
-template <> DEVICE u32 lds_of<u32>(u32 rank, u32 at)
-{
-    u32 v;
-    asm volatile("ld.shared::cluster.u32 %0, [%1];"
-                 : "=r"(v) : "r"((rank << 24) + SHARED_START + at));
-    return v;
-}
-template <> DEVICE u32x4 lds_of<u32x4>(u32 rank, u32 at)
+DEVICE u32x4 lds_of(u32 rank, u32 at)
 {
     u32x4 v;
     asm volatile("ld.shared::cluster.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -288,9 +280,10 @@ DEVICE void arrive_some(u32 id, u32 threads)
     asm volatile("barrier.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 // All threads of a cluster that have not ended meet here, and see what the others have stored to
-// shared memory: so who comes here must not keep another thread of the cluster from ending. The
-// fence is for shared memory alone. An arrival with release waits until all that the thread stored
-// anywhere is seen by the whole GPU, which took 0.4 us. (PTX ISA 8.6, "fence".)
+// shared memory, and to that alone: so who comes here must not keep another thread of the cluster
+// from ending, and must have used what it read of others if these may end next. An arrival with
+// release, in place of this fence, waits until all that the thread stored anywhere is seen by the
+// whole GPU, which took 0.4 us. (PTX ISA 8.6, "fence".)
 DEVICE void sync_cluster()
 {
     asm volatile("fence.release.sync_restrict::shared::cta.cluster;\n"
@@ -937,6 +930,7 @@ constexpr u32 PORTION = UNITS / PORTIONS; // units of a consumer in a portion
 #define OWN_CHUNKS (CHUNKS / CLUSTER) // of a workgroup
 constexpr bool RAGGED = !KNOWN || K % CHUNK != 0;
 static_assert(CLUSTER == 1 || (!RAGGED && CHUNKS % CLUSTER == 0), "all have as many chunks");
+static_assert(CLUSTER == 1 || (M_TILE > 1 && SLICES_FIRST && !MOE), "neighbours in y; join_sums");
 #define TILES divide_up(N, ROWS)
 constexpr u32 UNIT_BYTES = UNIT * W_BITS / 8; // of a row
 constexpr u32 WORDS = UNIT_BYTES / 16;        // that a lane has of those
@@ -1191,14 +1185,6 @@ DEVICE void add_sums_at(float (&to)[4], u32 at)
     else
         to[0] += lds<float>(at);
 }
-// The same of what another workgroup of the cluster has there.
-DEVICE void add_sums_of(float (&to)[4], u32 at, u32 rank)
-{
-    if (TILE_SUMS == 4)
-        add_four(to, lds_of<u32x4>(rank, at));
-    else
-        to[0] += as_float(lds_of<u32>(rank, at));
-}
 
 // Where a lane has its sums of a warp's rows of W and eight rows of A, or one: beside those of
 // other lanes.
@@ -1257,15 +1243,16 @@ DEVICE void join_sums(LAYER_PARAMETER u32 first_tile, u32 groups, u32 summer, fl
 
     sync_cluster();
     for (u32 i = cluster_rank() + summer * CLUSTER; i < tiles * PARTS; i += CLUSTER * SUMMERS) {
-        const u32 in_batch = i / PARTS, part = i % PARTS;
-        const u32 at = ONE_ROW ? 0 : part % M_TILES * 8 + item() % 4 * 2;
-        stored_rows to = rows_to_store<ONE_ROW ? 1 : 2>(SLOT_NAME at, first, m);
+        const u32 in_batch = i / PARTS, part = i % PARTS, tile = first_tile + in_batch * groups;
+        const u32 a_row = part % M_TILES * 8;
+        // What is read must be used in front of the second meeting, which does not wait for loads.
+        if (a_row >= m || tile * ROWS + part / M_TILES * TILE >= N)
+            continue;
+        const stored_rows to = rows_to_store<2>(SLOT_NAME a_row + item() % 4 * 2, first, m);
         float sums[4] = {};
         UNROLL for (u32 rank = 0; rank < CLUSTER; rank++)
-            add_sums_of(sums, kept_at(in_batch, part), rank);
-        if (ONE_ROW && item() % 4)
-            to.row[0] = NO_ROW;
-        store_part(LAYER_NAME sums, first_tile + in_batch * groups, part, to, unit, bias, c, ldc);
+            add_four(sums, lds_of(rank, kept_at(in_batch, part)));
+        store_part(LAYER_NAME sums, tile, part, to, unit, bias, c, ldc);
     }
     sync_cluster();
 }
@@ -1283,26 +1270,23 @@ DEVICE void add_sums(LAYER_PARAMETER walk at, float unit, const c_element *bias,
         if (ONE_ROW && lane % 4) // the first of four lanes stores their sum
             to[i].row[0] = NO_ROW;
     }
-    NO_UNROLL while (at.more()) {
-        const walk now = at;
+    NO_UNROLL for (; at.more(); at.advance(), buffer.advance()) {
         float sums[SUMMER_PARTS][4];
 
-        at.advance();
         barrier_wait(SUMMED + buffer.at * 8, buffer.parity);
         UNROLL for (u32 i = 0; i < SUMMER_PARTS; i++) {
             if (summer + i * SUMMERS < PARTS)
-                add_warps(LAYER_NAME sums[i], now, buffer.at, summer + i * SUMMERS);
+                add_warps(LAYER_NAME sums[i], at, buffer.at, summer + i * SUMMERS);
         }
         sync_warp();
         if (lane == 0)
             barrier_arrive(DRAINED + buffer.at * 8);
-        buffer.advance();
-        if (CLUSTER > 1 || (CHUNKS > 1 && !now.in_last_chunk()))
+        if (CLUSTER > 1 || (CHUNKS > 1 && !at.in_last_chunk()))
             continue;
         UNROLL for (u32 i = 0; i < SUMMER_PARTS; i++) {
             const u32 part = summer + i * SUMMERS;
             if (part < PARTS)
-                store_part(LAYER_NAME sums[i], now.tile, part, to[i], unit, bias, c, ldc);
+                store_part(LAYER_NAME sums[i], at.tile, part, to[i], unit, bias, c, ldc);
         }
     }
     if constexpr (CLUSTER > 1)
