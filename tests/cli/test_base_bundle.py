@@ -124,12 +124,15 @@ def test_code_of_another_target(tmp_path, targets):
     for target in targets:
         alone = make_base(tmp_path / "alone", target, layers=layers)
         assert (tmp_path / f"together/{target}.qkb").read_bytes() == alone
-    # and it is copied, where the text is the same
-    quern = Quern(tmp_path / "cache")
+    # and it is copied, where the text is the same and somebody asks for it
     words = ["prewarm", "--json", f"{LAYER} kernels=base", "--target"]
-    for target in targets:
-        made = json.loads(quern(*words, target, env={"QUERN_BASE": "off"}).stdout)
-        assert (made["counters"]["compile_ok"] < made["kernels"]) == (target != targets[0])
+    for copy in ("on", "off"):
+        quern = Quern(tmp_path / copy)
+        env = {"QUERN_BASE": "off", "QUERN_BASE_COPY": copy}
+        for target in targets:
+            made = json.loads(quern(*words, target, env=env).stdout)
+            copied = made["counters"]["compile_ok"] < made["kernels"]
+            assert copied == (copy == "on" and target != targets[0])
 
 
 def test_one_target_is_installed(shipped):
