@@ -264,7 +264,7 @@ static uint32_t place_here(uint32_t at, uint32_t bytes, uint32_t alignment, cons
     return place_of(rank_here(), at, bytes, alignment, what);
 }
 
-/* The same as the kernel has it. */
+/* The address that a kernel has of such a place in its block's shared memory, for messages. */
 static uint32_t shown(uint32_t place)
 {
     return place % shared_bytes;
@@ -810,10 +810,7 @@ void finish_products(uint32_t left)
 
 void read_shared(unsigned at, void *value, unsigned bytes)
 {
-    const uint32_t place = place_here(at, bytes, bytes, "read");
-
-    read_words(place, bytes);
-    memcpy(value, &shared[place], bytes);
+    read_shared_of(rank_here(), at, value, bytes);
 }
 
 void read_shared_of(unsigned rank, unsigned at, void *value, unsigned bytes)

@@ -27,7 +27,7 @@ int64_t ring_summers(const struct plan *p);
 /* Columns of a chunk of K, and chunks of it. */
 int64_t ring_chunk(const struct plan *p);
 int64_t ring_chunks(const struct plan *p);
-/* Those that one workgroup of a cluster has. */
+/* Chunks of K that one workgroup of a cluster has. */
 int64_t ring_own_chunks(const struct plan *p);
 /* Whether workgroups may be alone, or share rows in clusters of such a size: all with as many whole
  * chunks, of several rows of A, of one problem that is known, on a target that has clusters. */

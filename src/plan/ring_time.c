@@ -263,23 +263,13 @@ static int64_t rows_cycles(const struct plan *p, const struct target_fill *fill)
            waited * (100 + uncached * UNCACHED_PERCENT / CACHED_BYTES) / 100;
 }
 
-/* How tiles are dealt out to the clusters that fit, or to workgroups that are alone: the percentage
- * is of those, not of all multiprocessors. */
-static struct target_fill fill_of(const struct plan *p)
-{
-    const uint64_t tiles = (uint64_t)(p->row_groups * model_together(p));
-    const uint64_t clusters = (uint64_t)ring_clusters(p),
-                   fullest = (tiles + clusters - 1) / clusters;
-
-    return (struct target_fill){.fullest = fullest,
-                                .percent = (unsigned)(tiles * 100 / (fullest * clusters))};
-}
-
 void ring_estimate(struct plan *p)
 {
     const struct target *const t = p->target;
     struct plan_estimate *const e = &p->estimate;
-    const struct target_fill fill = fill_of(p);
+    /* tiles are dealt out to the clusters that fit, which may leave multiprocessors over */
+    const struct target_fill fill =
+        target_fill_of((unsigned)ring_clusters(p), (uint64_t)(p->row_groups * model_together(p)));
     const int64_t slots = step_slots(p);
     const int64_t held = largest(1, plan_held(p, t->cus) / model_together(p));
 

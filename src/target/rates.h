@@ -87,15 +87,20 @@ struct target_fill {
     unsigned cus_busy;
     unsigned percent; /* the average compute unit's work against the fullest one's */
 };
-static inline struct target_fill target_fill(const struct target *t, uint64_t workgroups)
+/* Of so many compute units, or of whatever else workgroups are dealt out to. */
+static inline struct target_fill target_fill_of(unsigned units, uint64_t workgroups)
 {
-    const uint64_t fullest = (workgroups + t->cus - 1) / t->cus;
+    const uint64_t fullest = (workgroups + units - 1) / units;
 
     return (struct target_fill){
         .fullest = fullest,
-        .cus_busy = workgroups < t->cus ? (unsigned)workgroups : t->cus,
-        .percent = fullest ? (unsigned)(workgroups * 100 / (fullest * t->cus)) : 0,
+        .cus_busy = workgroups < units ? (unsigned)workgroups : units,
+        .percent = fullest ? (unsigned)(workgroups * 100 / (fullest * units)) : 0,
     };
+}
+static inline struct target_fill target_fill(const struct target *t, uint64_t workgroups)
+{
+    return target_fill_of(t->cus, workgroups);
 }
 
 #endif
