@@ -97,7 +97,6 @@ static void try_stages(struct plan *p, struct model_ranking *ranking)
 /* Every number of portions, for waves and units that are set. */
 static void try_portions(struct plan *p, struct model_ranking *ranking)
 {
-    p->ring.span = span_of(p);
     p->rows_per_workgroup = (int)ring_stage_rows(p);
     p->row_groups = model_ceil_div(p->problem.n, p->rows_per_workgroup);
     p->ring.batch = batch_of(p);
@@ -153,6 +152,8 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
                     p.ring.k_warps = k;
                     p.ring.row_warps = rows;
                     p.ring.units = units;
+                    p.ring.span = span_of(&p);
+                    p.ring.chunk = ring_chunk_of(&p);
                     if ((int64_t)(k - 1) * units * p.ring.unit < p.problem.k / p.cluster &&
                         ring_may_share_rows(&p))
                         try_summers(&p, ranking);
@@ -185,6 +186,7 @@ static const struct plan_field shape[] = {
      .word = "cluster"},
     {FIELD_AT(FIELD_NUMBER, "UNITS", ring.units, "of a warp in a chunk of K"), .word = "units"},
     {FIELD_AT(FIELD_NUMBER, "UNIT", ring.unit, "columns")},
+    {FIELD_AT(FIELD_NUMBER, "CHUNK", ring.chunk, "columns of K in a stage")},
     {FIELD_AT(FIELD_NUMBER, "SPAN", ring.span, "units that are scaled together")},
     {FIELD_AT(FIELD_NUMBER, "STAGES", ring.stages, "of the ring"), .word = "stages"},
     {FIELD_AT(FIELD_NUMBER, "PORTIONS", ring.portions, "of a stage, as its weights come"),

@@ -24,8 +24,9 @@ void ring_lay_out(struct plan *p);
 /* Warps that multiply, and that add what those have. */
 int ring_consumers(const struct plan *p);
 int64_t ring_summers(const struct plan *p);
-/* Columns of a chunk of K, and chunks of it. */
-int64_t ring_chunk(const struct plan *p);
+/* Columns of a chunk of K, which may be fewer than all consumers', for p's waves, units and span;
+ * and with that in the plan, as in all that follows, chunks of K. */
+int ring_chunk_of(const struct plan *p);
 int64_t ring_chunks(const struct plan *p);
 /* Chunks of K that one workgroup of a cluster has. */
 int64_t ring_own_chunks(const struct plan *p);

@@ -6,7 +6,11 @@
 #include "plan/base.h"
 #include "plan/nvidia.h"
 
-#define COPY_BYTES     16    /* in bulk, are of multiples of these */
+#define COPY_BYTES 16 /* in bulk, are of multiples of these */
+/* Of one row's scales that are no such multiple, at least so many come by copies. Of int4, H200,
+ * 2026-11-30, time by copies of that by lanes: 56 and 40 bytes 0.93 to 1.0, 28 0.96, 24 1.02 and
+ * 1.035, 20 1.035 to 1.09, 14 0.985 and 1.06. */
+#define COPY_LEAST     28
 #define BANKS_BYTES    128   /* of all banks of shared memory */
 #define STAGE_ALIGN    128   /* where copies are quickest */
 #define TABLE_BYTES    65536 /* half of it free for sums */
@@ -49,14 +53,30 @@ int ring_consumers(const struct plan *p)
     return p->ring.k_warps * p->ring.row_warps;
 }
 
-int64_t ring_chunk(const struct plan *p)
+/* The columns of all consumers that share rows. */
+static int64_t all_columns(const struct plan *p)
 {
     return (int64_t)p->ring.k_warps * p->ring.units * p->ring.unit;
 }
 
+/* Where these do not divide K, but as many chunks of fewer columns do, the last consumer begins
+ * earlier, among the columns of the one before it, if spans then still are one consumer's. Weights
+ * that may be infinite do not take part: the last consumer multiplies those columns with zeros. */
+int ring_chunk_of(const struct plan *p)
+{
+    const int64_t all = all_columns(p), chunks = model_ceil_div(p->problem.k, all);
+    const int64_t chunk = p->problem.k / chunks, span = (int64_t)p->ring.span * p->ring.unit;
+    const bool fits = p->problem.k % chunks == 0 && chunk % span == 0 &&
+                      all - chunk < (int64_t)p->ring.units * p->ring.unit;
+
+    return fits && !ring_one_row(p) && !plan_is_base(p) && nvidia_weight_bits(&p->problem) == 4
+               ? (int)chunk
+               : (int)all;
+}
+
 int64_t ring_chunks(const struct plan *p)
 {
-    return model_ceil_div(p->problem.k, ring_chunk(p));
+    return model_ceil_div(p->problem.k, p->ring.chunk);
 }
 
 int64_t ring_own_chunks(const struct plan *p)
@@ -90,7 +110,13 @@ int64_t ring_clusters(const struct plan *p)
 
 bool ring_is_ragged(const struct plan *p)
 {
-    return p->problem.k % ring_chunk(p) != 0;
+    return p->problem.k % p->ring.chunk != 0;
+}
+
+/* Whether each chunk is all columns of its consumers. */
+static bool is_whole(const struct plan *p)
+{
+    return p->problem.k % all_columns(p) == 0;
 }
 
 int64_t ring_unit_bytes(const struct plan *p)
@@ -108,7 +134,7 @@ bool ring_portions_fit(const struct plan *p)
     const int portion = p->ring.units / p->ring.portions;
 
     return p->ring.portions == 1 ||
-           (p->m_tile <= PORTIONED_ROWS && !plan_is_base(p) && !ring_is_ragged(p) &&
+           (p->m_tile <= PORTIONED_ROWS && !plan_is_base(p) && is_whole(p) &&
             p->ring.units % p->ring.portions == 0 && portion % p->ring.span == 0 &&
             (!ring_one_row(p) || portion * ring_unit_bytes(p) % BANKS_BYTES == 0) &&
             ring_stage_rows(p) * p->ring.portions <= COPIES_MAX);
@@ -127,7 +153,8 @@ static bool rows_copy(const struct plan *p, int64_t row)
 
 /* Of how many rows of W a bulk copy brings the scales: all those of a stage, where they are
  * neighbours, or one; 0: lanes load them from memory. Copies take multiples of 16 bytes, from and
- * to such multiples. With one row of A, scales that lie multiples of all banks apart come one by
+ * to such multiples; where a chunk begins or ends between two of these, a copy of one row's brings
+ * more of that row. With one row of A, scales that lie multiples of all banks apart come one by
  * one, for lanes of eight rows would read the same bank. Those of two levels stay with the lanes,
  * as the second level is no multiple of anything. */
 static int64_t scale_rows(const struct plan *p)
@@ -138,12 +165,12 @@ static int64_t scale_rows(const struct plan *p)
         return 0;
     const int64_t blocks = q->k / problem_group(q);
     const int64_t row = blocks * nvidia_scale_bytes(q), zeros = blocks * nvidia_zero_bytes(q);
-    const int64_t stage = ring_chunk(p) / problem_group(q);
     const bool one_chunk = ring_chunks(p) == 1 && q->glu != QUERN_GLU_HALVES;
     const bool together = one_chunk && rows_copy(p, row) && rows_copy(p, zeros);
-    const bool each = ring_chunk(p) % problem_group(q) == 0 && row % COPY_BYTES == 0 &&
-                      zeros % COPY_BYTES == 0 && stage * nvidia_scale_bytes(q) % COPY_BYTES == 0 &&
-                      stage * nvidia_zero_bytes(q) % COPY_BYTES == 0;
+    const int64_t own = p->ring.chunk / problem_group(q) * nvidia_scale_bytes(q);
+    const bool worth = own % COPY_BYTES == 0 || own >= COPY_LEAST;
+    const bool each = p->ring.chunk % problem_group(q) == 0 && row % COPY_BYTES == 0 &&
+                      zeros % COPY_BYTES == 0 && worth;
 
     const bool meet = ring_one_row(p) && row % BANKS_BYTES == 0;
 
@@ -165,14 +192,16 @@ int64_t ring_summers(const struct plan *p)
 }
 
 /* Of one kind in a stage. Rows that are copied one by one are an odd multiple of 16 bytes apart,
- * by which those of eight lie in different banks. */
+ * by which those of eight lie in different banks. Copies of numbers that do not begin at a multiple
+ * of 16 bytes begin up to 16 - bytes in front of them. */
 static int64_t stage_scales(const struct plan *p, int64_t bytes)
 {
-    const int64_t group = problem_group(&p->problem);
+    const int64_t group = problem_group(&p->problem), own = p->ring.chunk / group * bytes;
+    const int64_t copied =
+        own % COPY_BYTES ? model_ceil_div(own + COPY_BYTES - bytes, COPY_BYTES) * COPY_BYTES : own;
 
-    return ring_stage_rows(p) * (bytes && p->ring.scale_rows == 1
-                                     ? ring_chunk(p) / group * bytes | COPY_BYTES
-                                     : p->problem.k / group * bytes);
+    return ring_stage_rows(p) *
+           (bytes && p->ring.scale_rows == 1 ? copied | COPY_BYTES : p->problem.k / group * bytes);
 }
 
 static int64_t stage_bytes(const struct plan *p)
@@ -182,7 +211,7 @@ static int64_t stage_bytes(const struct plan *p)
                                                     stage_scales(p, nvidia_zero_bytes(q))
                                               : 0;
 
-    const int64_t units = (int64_t)p->ring.k_warps * p->ring.units;
+    const int64_t units = p->ring.chunk / p->ring.unit;
     const bool keyed = ring_one_row(p) && !ring_is_ragged(p) && !plan_is_base(p);
     const bool odd = nvidia_weight_bits(q) == 4 && !keyed;
 

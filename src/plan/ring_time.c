@@ -49,7 +49,14 @@
 #define END_PERCENT          59     /* of a portion's part of a step, behind the last bytes */
 #define AVERAGE_PART         6      /* of a kernel's cycles: one in so many has an instruction */
 #define FEW_PERCENT          80 /* of multiprocessors at work, or fewer, leave each other memory */
-#define ALONE_BYTES          31 /* of W that each of those then gets in a cycle */
+#define ALONE_BYTES          31 /* of W that each of those then gets in a cycle, */
+#define FEW_SUSTAINED        90 /* and all of them at most, in percent of memory's peak */
+/* Percent more that memory takes where chunks of weights of 8 and 16 bits begin between two
+ * multiples of 128 bytes, so that rows lie otherwise in a stage than in memory: bf16 129280x7168
+ * took 454 to 460 us with chunks of 75 units of 64 bytes, 45 and 77, and 418 to 423 with 29 others
+ * (H200, 2026-11-30). */
+#define CROOKED_PERCENT 8
+#define LINE_BYTES      128
 /* Of workgroups that share rows, to launch them together and to add up their sums. */
 #define JOIN_CYCLES      836
 #define JOIN_PART_CYCLES 341 /* and of a warp that adds sums, for 16 rows of W and eight of A */
@@ -179,15 +186,29 @@ static int64_t fullest_bytes(const struct plan *p, const struct target_fill *fil
     return (int64_t)fill->fullest * p->rows_per_workgroup * p->ring.row_bytes / p->cluster;
 }
 
+/* Whether memory takes CROOKED_PERCENT more. */
+static bool is_crooked(const struct plan *p)
+{
+    const int64_t units = p->ring.chunk / p->ring.unit;
+
+    return nvidia_weight_bits(&p->problem) > 4 && units * ring_unit_bytes(p) % LINE_BYTES != 0 &&
+           ring_chunks(p) > 1;
+}
+
 /* A multiprocessor's share of memory, the last round of tiles counted whole, where streams get so
  * many percent of its peak. Where few multiprocessors have a tile at all, each gets more than a
  * share: 1024x4096 keeps 64 of 132 busy, and for NF4, e4m3 and bf16 at M = 1 each of these got 30
- * to 31 bytes a cycle behind launch and loads. */
+ * to 31 bytes a cycle behind launch and loads. So much for each is more than there is for all where
+ * 80 have a tile: bf16 5120x2880, 5120x3072 and 5376x4096 took 4 to 8 % more with 64 rows a tile,
+ * which seemed the best, than with shapes that keep all busy. */
 static int64_t share_cycles(const struct plan *p, const struct target_fill *fill, int sustained)
 {
     const int64_t peak = p->estimate.memory_cycles * 100 / (fill->percent ? fill->percent : 1);
 
-    return few_work(fill) ? fullest_bytes(p, fill) / ALONE_BYTES : peak * 100 / sustained;
+    if (few_work(fill))
+        return largest(fullest_bytes(p, fill) / ALONE_BYTES,
+                       p->estimate.memory_cycles * 100 / FEW_SUSTAINED);
+    return peak * (100 + (is_crooked(p) ? CROOKED_PERCENT : 0)) / sustained;
 }
 
 /* What memory takes where less than `flight` bytes are under way: up to so many percent longer, by
@@ -253,7 +274,7 @@ static int64_t rows_cycles(const struct plan *p, const struct target_fill *fill)
     const int64_t sums = p->problem.wq == QUERN_W_INT4
                              ? (int64_t)p->ring.units * ring_m_tiles(p) * OFFSET_CYCLES
                              : 0;
-    const int64_t load = LOAD_CYCLES + p->m_tile * 2 * ring_chunk(p) / LOAD_BYTES;
+    const int64_t load = LOAD_CYCLES + p->m_tile * 2 * p->ring.chunk / LOAD_BYTES;
     const int64_t waited = loads == 1 ? load * FIRST_PERCENT / 100 : loads * load;
     const int64_t uncached = largest(0, (int64_t)p->lds_bytes - CACHED_BYTES);
 

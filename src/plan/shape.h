@@ -92,6 +92,7 @@ struct ring_shape {
     int units;         /* of a wave in a chunk: what is decoded at a time */
     int unit;          /* columns of one: 64, or 32 where blocks are not multiples of that */
     int span;          /* units in a row that share scales; divides units */
+    int chunk;         /* columns of K that all waves have together: what follows from the above */
     int stages;        /* of the ring */
     int portions;      /* that a stage's weights come in, each with as many units of all waves */
     int sum_buffers;   /* places for sums on their way from those who multiply to those who add */

@@ -167,6 +167,11 @@ def test_a_dry_run_of_tune_only_measures(quern, tmp_path):
         assert not k["noted"] and len(k["measured"]) == k["shapes"] == 3
     lines = quern(*TUNE, "--dry-run", LAYER, env=GPU).stdout.splitlines()
     assert len(lines) == 3 and not (quern.cache / "tuning").exists()
+    spread = quern.json(*TUNE, "--dry-run", "--spread", LAYER, env=GPU)
+    for k, most in zip(spread["kernels"], report["kernels"], strict=True):
+        times = [x["model_us"] for x in k["measured"]]
+        assert k["shapes"] == 3 and k["model_shape"] == most["model_shape"]
+        assert times == sorted(times) and times[2] > 2 * most["measured"][2]["model_us"]
     quern.refused(*TUNE, "--dry-run", "--out", tmp_path / "some.tune", LAYER, status=2, env=GPU,
                   says="a dry run writes no table")
 

@@ -379,6 +379,47 @@ static const struct run runs[] = {
      "waves=8 products=12 k_warps=4 row_warps=1 cluster=2 units=4 stages=2 portions=1", 1},
     {"wq=none n=72 k=1024 a=bf16 c=f32", 16,
      "waves=8 products=12 k_warps=4 row_warps=1 cluster=2 units=4 stages=2 portions=1", 1},
+    /* consumers whose columns overlap: by one unit and by more, in one chunk and in several, of
+     * units that share a scale and that do not, with every kind of scales; one of a cluster; and
+     * rows of scales that copies bring one by one */
+    {"wq=nf4 n=93 k=1216 a=bf16 bias=1", 8,
+     "waves=8 products=12 k_warps=4 row_warps=1 units=5 stages=2 portions=1", 1,
+     .has = "CHUNK = 1216;"},
+    {"wq=fp4 n=70 k=2432 a=f16 scale=nested", 13,
+     "waves=12 products=12 k_warps=4 row_warps=2 units=5 stages=2 portions=1", 1,
+     .has = "CHUNK = 1216;"},
+    {"wq=int4 n=70 k=2304 a=bf16 zero=u8", 16,
+     "waves=8 products=12 k_warps=5 row_warps=1 units=8 stages=2 portions=1", 1,
+     .has = "CHUNK = 2304;"},
+    {"wq=int4 n=61 k=2304 a=f16 zero=scaled layout=exl", 5,
+     "waves=8 products=12 k_warps=4 row_warps=1 units=5 stages=3 portions=1", 1,
+     .has = "CHUNK = 1152;"},
+    {"wq=mxfp4 n=130 k=736 a=bf16 act=swiglu_oai glu=halves bias=1", 29,
+     "waves=8 products=12 k_warps=4 row_warps=1 units=6 stages=2 portions=1", 1,
+     .has = "CHUNK = 736;"},
+    {"wq=nf4 n=93 k=5120 a=bf16", 13,
+     "waves=8 products=12 k_warps=3 row_warps=1 units=7 stages=2 portions=1", 1,
+     .has = "SCALE_ROWS = 1;"},
+    {"wq=nf4 n=275 k=2560 a=bf16 bias=1", 8,
+     "waves=8 products=12 k_warps=3 row_warps=1 cluster=2 units=7 stages=2 portions=1", 1,
+     .has = "CHUNK = 1280;"},
+    /* rows of scales, and of zero points, whose chunks begin or end between two multiples of 16
+     * bytes: of each workgroup of a cluster, in several chunks of one, and of one row of A */
+    {"wq=nf4 n=93 k=4864 a=bf16", 7,
+     "waves=8 products=12 k_warps=5 row_warps=1 cluster=2 units=8 stages=2 portions=1", 1,
+     .has = "SCALE_ROWS = 1;"},
+    {"wq=nf4 n=93 k=4864 a=f16", 13,
+     "waves=8 products=12 k_warps=5 row_warps=1 units=4 stages=2 portions=1", 1,
+     .has = "SCALE_ROWS = 1;"},
+    {"wq=int4 n=93 k=4096 a=bf16 zero=u8", 7,
+     "waves=8 products=12 k_warps=4 row_warps=1 units=4 stages=2 portions=1", 1,
+     .has = "SCALE_ROWS = 1;"},
+    {"wq=int4 n=93 k=4096 a=f16 zero=u8", 1,
+     "waves=8 products=12 k_warps=4 row_warps=1 units=6 stages=2 portions=1", 1,
+     .has = "SCALE_ROWS = 1;"},
+    {"op=moe wq=mxfp4 n=66 k=736 a=bf16 experts=8 top_k=2", 8,
+     "waves=8 products=12 k_warps=4 row_warps=1 units=6 stages=2 portions=1", 1,
+     .has = "CHUNK = 736;"},
     /* and one row's chunks of more than two sets of units */
     {"wq=nf4 n=37 k=4864 a=bf16", 1,
      "waves=8 products=12 k_warps=4 row_warps=1 units=19 stages=2 portions=1", 1},
@@ -605,6 +646,30 @@ static void test_specials(void **state)
     }
 }
 
+/* An infinite scale where the columns of two consumers overlap, of weights and values of A that are
+ * all 1: the result is infinite, and not the NaN that zero times infinity would make of it. */
+static void test_infinite_overlap(void **state)
+{
+    enum { BLOCKS = 19, BLOCK = 64, COLUMNS = BLOCKS * BLOCK, ROW = 3, M = 8 };
+    static const struct run run = {
+        "wq=nf4 n=16 k=1216 a=bf16", M,
+        "waves=8 products=12 k_warps=4 row_warps=1 units=5 stages=2 portions=1", 1};
+    const int block = 2 * 5 + 4; /* the third consumer's last, and the fourth's first */
+    struct bench b;
+
+    (void)state;
+    set_up(&b, &run);
+    ((float *)b.host.scales)[ROW * BLOCKS + block] = INFINITY;
+    memset((char *)b.host.b + (ROW * COLUMNS + block * BLOCK) / 2, 0xff, BLOCK / 2); /* 1.0 */
+    for (int m = 0; m < M; m++)
+        for (int i = 0; i < BLOCK; i++)
+            ((uint16_t *)b.host.a)[m * COLUMNS + block * BLOCK + i] = 0x3f80; /* 1.0 */
+    assert_int_equal(verify_text(&b.slice, str_text(&b.source), &b.host, M, 1, 1), QUERN_OK);
+    for (int m = 0; m < M; m++)
+        assert_int_equal(((const uint16_t *)b.host.c)[m * 16 + ROW], 0x7f80); /* infinity */
+    tear_down(&b);
+}
+
 /* ---- What is wrong is found ------------------------------------------------------------------ */
 
 /* One of the problems that faults are planted into, small enough to be quick. */
@@ -617,6 +682,12 @@ static const struct run chunks = {
 static const struct run batches = {
     "wq=nf4 n=2200 k=640 a=bf16", 5,
     "waves=4 products=12 k_warps=2 row_warps=1 units=3 stages=3 portions=1", 1};
+static const struct run overlapping = {
+    "wq=int4 n=61 k=2304 a=f16 zero=scaled", 5,
+    "waves=8 products=12 k_warps=4 row_warps=1 units=5 stages=2 portions=1", 1};
+static const struct run unaligned = {
+    "wq=nf4 n=93 k=4864 a=f16", 5,
+    "waves=8 products=12 k_warps=5 row_warps=1 units=4 stages=2 portions=1", 1};
 static const struct run together = {
     "wq=nf4 n=12 k=960 a=bf16", 1,
     "waves=8 products=12 k_warps=3 row_warps=1 units=5 stages=2 portions=1", 1};
@@ -715,7 +786,7 @@ static const struct fault {
     {&ring, "        if (one_lane()) {", "        {", "more arrivals"},
     {&chunks, "smaller(at.tile * ROWS + in_tile, N - 1)", "at.tile * ROWS + in_tile",
      "operand scales"},
-    {&ring, "rows * blocks * (SCALE_BYTES + ZERO_BYTES));", "rows * blocks * SCALE_BYTES - 16);",
+    {&ring, "barrier_expect(barrier, rows * bytes);", "barrier_expect(barrier, rows * bytes - 16);",
      ""},
     {&ring, "scales_of_row(stage, i)", "scales_of_row(stage, i ^ 1)", ""},
     {&ring, "in_chunk / BLOCK);", "0);", NULL},
@@ -748,6 +819,12 @@ static const struct fault {
      "            continue;",
      "", ""},
     {&chunks, "K - (CHUNKS - 1) * CHUNK : CHUNK;", "CHUNK : CHUNK;", "operand b"},
+    {&unaligned, "SCALES_ALIGNED ? 0 : bytes_before", "true ? 0 : bytes_before", NULL},
+    {&unaligned, "(const u8 *)(from + first) - bytes_before",
+     "(const u8 *)(from + first) - 4 + 0 *", "no multiple of 16"},
+    {&overlapping, "return u >= OVERLAP || k_warp + 1 < K_WARPS;", "return true;", NULL},
+    {&overlapping, "(k_warp + 1 == K_WARPS ? OVERLAP : 0)", "0", ""},
+    {&overlapping, "unit_of(k_warp, 0) * UNIT_BYTES;", "k_warp * (PORTION * UNIT_BYTES);", NULL},
     {&batches, "(in_batch * PARTS + part)", "(0 * PARTS + part)", NULL},
     {&joined, "    sync_cluster();\n    for (", "    for (", "race"},
     {&joined, "    }\n    sync_cluster();\n}", "    }\n}", "which has ended"},
@@ -1079,6 +1156,7 @@ int main(void)
         cmocka_unit_test(test_kernels_are_right),
         cmocka_unit_test(test_hostile),
         cmocka_unit_test(test_specials),
+        cmocka_unit_test(test_infinite_overlap),
         cmocka_unit_test(test_faults_have_places),
         cmocka_unit_test(test_planted_faults_are_found),
         cmocka_unit_test(test_no_compiler_is_said),

@@ -3,12 +3,14 @@
 """How well the model orders the shapes that a kernel may have on the NVIDIA GPU of this machine,
 and how much faster than its choice the fastest of them is.
 
-    tune_cuda.py time FILE [--format F…] [--shape NxK…] [--rows M…] [--tried S] [--ahead JOBS]
+    tune_cuda.py time FILE [--format F…] [--shape NxK…] [--rows M…] [--tried S] [--spread]
+                 [--ahead JOBS]
     tune_cuda.py table FILE…    what the files say, Markdown; needs no GPU
 
 A cell is a format (nf4, int4, mxfp4, fp8, none; A and C of bf16), N, K and M. `time` has `quern
-tune --dry-run` measure in each cell the S shapes (16, at most 256) that the model ranks best, and
-adds a line of JSON to FILE; it leaves out cells that FILE has, so that it may be stopped and
+tune --dry-run` measure in each cell the S shapes (16, at most 256) that the model ranks best, or
+with --spread its choice and S - 1 from the whole of its order, as far apart from each other. It
+adds a line of JSON to FILE, and leaves out cells that FILE has, so that it may be stopped and
 started again. Most of the time goes into compiling, one kernel after the other: with --ahead so
 many cells at a time are measured once before, to have their kernels in the cache, and what that
 run measured is not kept.
@@ -47,9 +49,11 @@ WORTH = 0.98  # of the choice's time: a shape that takes less is noted (tools/ve
 def tune(options, cell, rotate, stderr=None):
     """What `quern tune --json` says of a cell; None if it fails, which it tells on stderr."""
     fmt, n, k, m = cell
+    spread = ["--spread"] if options.spread else []
     done = subprocess.run(
         [options.command, "tune", "--dry-run", "--json", "--device", options.device, "--m", str(m),
-         "--shapes", str(options.tried), "--rotate", rotate, f"wq={fmt} n={n} k={k} a=bf16"],
+         "--shapes", str(options.tried), *spread, "--rotate", rotate,
+         f"wq={fmt} n={n} k={k} a=bf16"],
         stdout=subprocess.PIPE, stderr=stderr, text=True)
     return json.loads(done.stdout) if done.returncode == 0 else None
 
@@ -172,6 +176,7 @@ def main(words):
                         default=[shape(text) for text in SHAPES])
     timing.add_argument("--rows", type=int, nargs="+", default=list(ROWS), metavar="M")
     timing.add_argument("--tried", type=int, default=16, metavar="S")
+    timing.add_argument("--spread", action="store_true")
     timing.add_argument("--ahead", type=int, default=0, metavar="JOBS")
     timing.add_argument("--rotate", default="512M", metavar="BYTES")
     timing.add_argument("--device", default="cuda")

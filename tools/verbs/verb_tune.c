@@ -19,9 +19,10 @@
 #include <unistd.h>
 
 #define SHAPES_MAX 256
-#define M_TUNED    64   /* kernels for more rows, those of tiles in LDS, are not tuned */
-#define M_USUAL    8    /* M up to which kernels are tuned if --m is not given */
-#define WORTH      0.98 /* a shape is noted if it takes less than this part of the model's time */
+#define SHAPES_ALL 32768 /* more than any kernel has */
+#define M_TUNED    64    /* kernels for more rows, those of tiles in LDS, are not tuned */
+#define M_USUAL    8     /* M up to which kernels are tuned if --m is not given */
+#define WORTH      0.98  /* a shape is noted if it takes less than this part of the model's time */
 #define TABLE_MAX  (1 << 20)
 
 struct tune {
@@ -30,7 +31,7 @@ struct tune {
     uint64_t rotate;
     int shapes; /* shapes that are measured for each kernel */
     const char *manifest, *out;
-    bool dry_run;
+    bool dry_run, spread;
     struct quern_device_info device;
     struct quern_target_info target;
     quern_ctx *ctx;
@@ -304,6 +305,29 @@ static int rows_of(struct tune *t, const struct quern_problem *problem, int64_t 
     return e ? fail_status(e, NULL) : EXIT_OK;
 }
 
+/* The shapes that are measured: the model's best, or with --spread its choice and others from the
+ * whole of its order, as far apart from each other. */
+static quern_status list_shapes(struct tune *t, struct kernel *k, int64_t m)
+{
+    size_t all = t->spread ? SHAPES_ALL : (size_t)t->shapes;
+    struct quern_shape *const shapes = t->spread ? malloc(all * sizeof *shapes) : k->shapes;
+
+    if (!shapes)
+        return QUERN_E_MEMORY;
+    k->count = 0;
+    const quern_status e = quern_op_shapes(t->ctx, k->problem, m, shapes, &all);
+    if (!e && !t->spread)
+        k->count = all;
+    for (size_t i = 0; !e && t->spread && i < (size_t)t->shapes && i < all; i++) {
+        const size_t from =
+            all <= (size_t)t->shapes || i == 0 ? i : i * (all - 1) / (size_t)(t->shapes - 1);
+        k->shapes[k->count++] = shapes[from];
+    }
+    if (t->spread)
+        free(shapes);
+    return e;
+}
+
 static int tune_problem(struct tune *t, const struct quern_problem *problem, const char *text,
                         const struct m_set *set)
 {
@@ -317,9 +341,8 @@ static int tune_problem(struct tune *t, const struct quern_problem *problem, con
     for (int64_t m = 0; m_next(set, &m) && m <= M_TUNED;) {
         if (m <= k.m)
             continue; /* the kernel that was tuned last serves this m, too */
-        k.count = (size_t)t->shapes;
         memset(k.us, 0, sizeof k.us);
-        const quern_status e = quern_op_shapes(t->ctx, problem, m, k.shapes, &k.count);
+        const quern_status e = list_shapes(t, &k, m);
         if (e == QUERN_E_ARGUMENT && k.m)
             return EXIT_OK; /* this problem's largest kernel was the last */
         if (e)
@@ -441,6 +464,7 @@ int verb_tune(int argc, char **argv)
         {"m", FLAG_M, &t.set, "LIST", "rows of A (1-8)"},
         {"manifest", FLAG_TEXT, &t.manifest, "FILE", "layers that QUERN_RECORD noted of a run"},
         {"shapes", FLAG_COUNT, &t.shapes, "N", "measured for each kernel (16)"},
+        {"spread", FLAG_YES, &t.spread, NULL, "of all shapes, not only the most promising"},
         {"out", FLAG_TEXT, &t.out, "FILE", "the table (tuning/GFX.tune in the cache directory)"},
         {"dry-run", FLAG_YES, &t.dry_run, NULL, "only measure: verify no shape, note none"},
         {"rotate", FLAG_SIZE, &t.rotate, "BYTES", "of weights that launches go through (512M)"},

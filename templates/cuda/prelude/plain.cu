@@ -63,7 +63,9 @@ DEVICE float scale_at(loaded_scales<1>, u32, u32, float) { return 1; }
 // No scales are copied to shared memory.
 constexpr u32 SCALE_BYTES = 0, ZERO_BYTES = 0;
 template <u32 COUNT> DEVICE loaded_scales<COUNT> take_scales(u32, u32, u32) { return {}; }
-DEVICE void copy_scales(SCALE_OPERANDS u64, u32, u32, u32, u32, bool) {}
+DEVICE u32 bytes_before(u64, u32) { return 0; }
+DEVICE u32 copied_bytes(u64, u32, u32) { return 0; }
+template <bool> DEVICE void copy_scales(SCALE_OPERANDS u64, u32, u32, u32, u32, bool) {}
 DEVICE float shift_at(loaded_scales<1>, u32) { return 0; }
 DEVICE float extra_at(loaded_scales<1>, u32) { return 0; }
 DEVICE void build_table(u32) {}

@@ -671,13 +671,34 @@ template <u32 COUNT> DEVICE loaded_scales<COUNT> take_scales(u32 at, u32 zeros_a
 
 constexpr u32 SCALE_BYTES = sizeof(block_scale), ZERO_BYTES = HAS_ZEROS ? sizeof(zero_element) : 0;
 
-// Starts bulk copies of `count` neighbours from `block` on, to `to` and `zeros_to`.
+// Bulk copies are of multiples of 16 bytes, from such multiples. So what is in front of numbers of
+// `bytes` bytes from number `first` on, and behind the last of `count`, may come with them: whole
+// rows of them are such multiples.
+DEVICE u32 bytes_before(u64 first, u32 bytes) { return (u32)first * bytes % 16; }
+DEVICE u32 copied_bytes(u64 first, u32 count, u32 bytes)
+{
+    return divide_up(bytes_before(first, bytes) + count * bytes, 16) * 16;
+}
+
+// Starts a bulk copy of them. ALIGNED: they are such multiples themselves.
+template <bool ALIGNED, class T>
+DEVICE void copy_numbers(u32 to, const T *from, u64 first, u32 count, u32 barrier, bool once)
+{
+    if (ALIGNED)
+        bulk_copy(to, from + first, count * sizeof(T), barrier, once);
+    else
+        bulk_copy(to, (const u8 *)(from + first) - bytes_before(first, sizeof(T)),
+                  copied_bytes(first, count, sizeof(T)), barrier, once);
+}
+
+// The same of `count` neighbouring blocks' from `block` on, to `to`, and their zero points.
+template <bool ALIGNED>
 DEVICE void copy_scales(SCALE_OPERANDS u64 block, u32 count, u32 to, u32 zeros_to, u32 barrier,
                         bool once)
 {
-    bulk_copy(to, BLOCK_SCALES + block, count * SCALE_BYTES, barrier, once);
+    copy_numbers<ALIGNED>(to, BLOCK_SCALES, block, count, barrier, once);
 #if HAS_ZEROS
-    bulk_copy(zeros_to, zeros + block, count * ZERO_BYTES, barrier, once);
+    copy_numbers<ALIGNED>(zeros_to, zeros, block, count, barrier, once);
 #endif
 }
 

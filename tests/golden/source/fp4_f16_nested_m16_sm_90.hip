@@ -32,6 +32,7 @@ constexpr unsigned K_WARPS = 8;         // that share rows, each with a part of 
 constexpr unsigned ROW_WARPS = 1;       // 16 rows of W each, 8 for one row of A
 constexpr unsigned UNITS = 7;           // of a warp in a chunk of K
 constexpr unsigned UNIT = 64;           // columns
+constexpr unsigned CHUNK = 3584;        // columns of K in a stage
 constexpr unsigned SPAN = 1;            // units that are scaled together
 constexpr unsigned STAGES = 3;          // of the ring
 constexpr unsigned PORTIONS = 1;        // of a stage, as its weights come
@@ -692,13 +693,34 @@ template <u32 COUNT> DEVICE loaded_scales<COUNT> take_scales(u32 at, u32 zeros_a
 
 constexpr u32 SCALE_BYTES = sizeof(block_scale), ZERO_BYTES = HAS_ZEROS ? sizeof(zero_element) : 0;
 
-// Starts bulk copies of `count` neighbours from `block` on, to `to` and `zeros_to`.
+// Bulk copies are of multiples of 16 bytes, from such multiples. So what is in front of numbers of
+// `bytes` bytes from number `first` on, and behind the last of `count`, may come with them: whole
+// rows of them are such multiples.
+DEVICE u32 bytes_before(u64 first, u32 bytes) { return (u32)first * bytes % 16; }
+DEVICE u32 copied_bytes(u64 first, u32 count, u32 bytes)
+{
+    return divide_up(bytes_before(first, bytes) + count * bytes, 16) * 16;
+}
+
+// Starts a bulk copy of them. ALIGNED: they are such multiples themselves.
+template <bool ALIGNED, class T>
+DEVICE void copy_numbers(u32 to, const T *from, u64 first, u32 count, u32 barrier, bool once)
+{
+    if (ALIGNED)
+        bulk_copy(to, from + first, count * sizeof(T), barrier, once);
+    else
+        bulk_copy(to, (const u8 *)(from + first) - bytes_before(first, sizeof(T)),
+                  copied_bytes(first, count, sizeof(T)), barrier, once);
+}
+
+// The same of `count` neighbouring blocks' from `block` on, to `to`, and their zero points.
+template <bool ALIGNED>
 DEVICE void copy_scales(SCALE_OPERANDS u64 block, u32 count, u32 to, u32 zeros_to, u32 barrier,
                         bool once)
 {
-    bulk_copy(to, BLOCK_SCALES + block, count * SCALE_BYTES, barrier, once);
+    copy_numbers<ALIGNED>(to, BLOCK_SCALES, block, count, barrier, once);
 #if HAS_ZEROS
-    bulk_copy(zeros_to, zeros + block, count * ZERO_BYTES, barrier, once);
+    copy_numbers<ALIGNED>(zeros_to, zeros, block, count, barrier, once);
 #endif
 }
 
@@ -923,11 +945,15 @@ static_assert(WAVES == WARPS + PRODUCERS + SUMMERS, "consumers, producers, summe
 constexpr bool ONE_ROW = M_TILE == 1;
 constexpr u32 TILE = ONE_ROW ? 8 : 16; // rows of W of a consumer
 constexpr u32 ROWS = TILE * ROW_WARPS; // of W in a stage
-constexpr u32 CHUNK = K_WARPS * UNITS * UNIT;
+// Where all units of the consumers that share rows do not divide K, but chunks of fewer do, the
+// last of these consumers begins so many units earlier, which it leaves to the one before it.
+constexpr u32 OVERLAP = K_WARPS * UNITS - CHUNK / UNIT;
 constexpr u32 PORTION = UNITS / PORTIONS; // units of a consumer in a portion
 #define CHUNKS     divide_up(K, CHUNK)
 #define OWN_CHUNKS (CHUNKS / CLUSTER) // of a workgroup
 constexpr bool RAGGED = !KNOWN || K % CHUNK != 0;
+static_assert(OVERLAP == 0 || (!RAGGED && !ONE_ROW && W_BITS == 4 && OVERLAP < UNITS),
+              "chunks divide K; no weight is infinite times zero; each consumer has units");
 static_assert(CLUSTER == 1 || (!RAGGED && CHUNKS % CLUSTER == 0), "all have as many chunks");
 static_assert(CLUSTER == 1 || (M_TILE > 1 && SLICES_FIRST && !MOE), "neighbours in y; join_sums");
 #define TILES divide_up(N, ROWS)
@@ -944,9 +970,10 @@ static_assert(!ONE_ROW || (SPAN == 1 && !A_BLOCK_SCALED), "what multiply_one_row
 // Blocks whose scales a lane loads at once: neighbours, as many as are sure to start at a multiple
 // of their number.
 constexpr bool OWN_BLOCKS = KNOWN && NEIGHBOURS_AT_ONCE && SPAN * UNIT == BLOCK;
-constexpr u32 SCALES = OWN_BLOCKS && !ONE_ROW && PORTION_SPANS % 4 == 0 && BLOCKS % 4 == 0 ? 4
-                       : OWN_BLOCKS && PORTION_SPANS % 2 == 0 && BLOCKS % 2 == 0           ? 2
-                                                                                           : 1;
+#define ONE_LOAD_OF(count)                                                                         \
+    (OWN_BLOCKS && PORTION_SPANS % (count) == 0 && BLOCKS % (count) == 0 &&                        \
+     OVERLAP / SPAN % (count) == 0)
+constexpr u32 SCALES = !ONE_ROW && ONE_LOAD_OF(4) ? 4 : ONE_LOAD_OF(2) ? 2 : 1;
 // The number of scales that a lane has of a row of W: of each span, or with one row of A of the
 // units in whose two columns the lane has sums, which are neighbours.
 constexpr u32 LANE_SCALES = ONE_ROW ? SETS * 2 : SPANS;
@@ -963,7 +990,7 @@ constexpr u32 WARP_SUMS = M_TILES * TILE_SUMS; // that it has in all
 // row of A, where a chunk divides K, lanes of different rows read in different orders instead
 // (row_key).
 constexpr bool KEYED = ONE_ROW && !RAGGED;
-constexpr u32 ROW_UNITS = KEYED || W_BITS > 4 ? K_WARPS * UNITS : K_WARPS * UNITS | 1;
+constexpr u32 ROW_UNITS = KEYED || W_BITS > 4 ? CHUNK / UNIT : CHUNK / UNIT | 1;
 constexpr u32 ROW_BYTES = ROW_UNITS * UNIT_BYTES;
 // The largest power of two that divides `number`, and is `most` or less.
 constexpr u32 largest_power(u32 number, u32 most)
@@ -974,10 +1001,18 @@ constexpr u32 RING = TABLE_BYTES ? TABLE_BYTES : SUM_BUFFERS * WARPS * WARP_SUMS
 // A stage has the scales of its weights too, where bulk copies can bring them (SCALE_ROWS): lanes
 // that load them from memory wait long, behind all the copies that are under way.
 constexpr bool SCALES_COME = SCALE_ROWS != 0;
+// Of a row's numbers of so many bytes in a chunk: whether a copy has just them, and the most bytes
+// that one has (copied_bytes).
+#define CHUNK_ALIGNED(bytes) (CHUNK / BLOCK * (bytes) % 16 == 0)
+#define COPY_MOST(bytes)                                                                           \
+    (CHUNK_ALIGNED(bytes) ? CHUNK / BLOCK * (bytes)                                                \
+                          : divide_up(CHUNK / BLOCK * (bytes) + 16 - (bytes), 16) * 16)
+constexpr bool SCALES_ALIGNED =
+    SCALE_ROWS != 1 || (CHUNK_ALIGNED(SCALE_BYTES) && CHUNK_ALIGNED(ZERO_BYTES));
 // Bytes from those of one row to those of the next: rows that come one by one are an odd multiple
 // of 16 bytes apart, so that those of eight lie in different banks.
 #define SCALES_APART(bytes)                                                                        \
-    (SCALE_ROWS == 1 && (bytes) ? CHUNK / BLOCK * (bytes) | 16 : BLOCKS * (bytes))
+    (SCALE_ROWS == 1 && (bytes) ? COPY_MOST(bytes) | 16 : BLOCKS * (bytes))
 constexpr u32 STAGE_SCALES = ROWS * ROW_BYTES; // where they begin in a stage
 constexpr u32 STAGE_ZEROS = STAGE_SCALES + (SCALES_COME ? ROWS * SCALES_APART(SCALE_BYTES) : 0);
 constexpr u32 STAGE_BYTES =
@@ -992,15 +1027,21 @@ static_assert(!TABLE_BYTES || SUM_BUFFERS * WARPS * WARP_SUMS * SUMS_APART <= TA
               "the halves of the table hold all sums");
 static_assert(PORTION * PORTIONS == UNITS && PORTION % SPAN == 0,
               "a block's units are one warp's, and of a portion");
-static_assert(PORTIONS == 1 || (!RAGGED && (!KEYED || PORTION * UNIT_BYTES % 128 == 0)),
+static_assert(PORTIONS == 1 ||
+                  (!RAGGED && !OVERLAP && (!KEYED || PORTION * UNIT_BYTES % 128 == 0)),
               "portions are equal, and rows' orders stay inside of them (row_key)");
+static_assert(OVERLAP % SPAN == 0, "a span is one consumer's or the other's");
 
 DEVICE u32 full_barrier(u32 stage, u32 portion) { return FULL + (stage * PORTIONS + portion) * 8; }
 // Which of a chunk's units is a consumer's unit u: those of a portion are all consumers' in turn.
 DEVICE u32 unit_of(u32 k_warp, u32 u)
 {
-    return (u / PORTION * K_WARPS + k_warp) * PORTION + u % PORTION;
+    return (u / PORTION * K_WARPS + k_warp) * PORTION + u % PORTION -
+           (k_warp + 1 == K_WARPS ? OVERLAP : 0);
 }
+// Whether that unit is this consumer's alone to add: it decodes the others, which is quicker than a
+// branch for each, but multiplies what comes out with zero.
+DEVICE bool owns(u32 k_warp, u32 u) { return u >= OVERLAP || k_warp + 1 < K_WARPS; }
 // Where in a row of a stage a consumer's unit u begins, behind its unit 0.
 constexpr u32 bytes_to_unit(u32 u)
 {
@@ -1062,7 +1103,7 @@ DEVICE void ask_for_scales(LAYER_PARAMETER SCALE_OPERANDS const walk &at)
     }
 }
 
-// Where in shared memory the scales of a row of a stage are, and its zero points.
+// Where in shared memory the copies of a row's scales are in a stage, and of its zero points.
 DEVICE u32 scales_of_row(u32 stage, u32 row)
 {
     return RING + stage * STAGE_BYTES + STAGE_SCALES +
@@ -1072,6 +1113,11 @@ DEVICE u32 zeros_of_row(u32 stage, u32 row)
 {
     return RING + stage * STAGE_BYTES + STAGE_ZEROS +
            (SCALES_COME ? row * SCALES_APART(ZERO_BYTES) : 0);
+}
+// How many bytes behind that they begin.
+DEVICE u32 bytes_to_chunk(u32 chunk, u32 bytes)
+{
+    return SCALES_ALIGNED ? 0 : bytes_before(chunk * CHUNK / BLOCK, bytes);
 }
 
 // Columns of a step, whose chunk may be the last.
@@ -1108,13 +1154,17 @@ DEVICE void copy_their_scales(LAYER_PARAMETER SCALE_OPERANDS const walk &at, u32
 {
     const u32 blocks = SCALES_COME ? columns_at(LAYER_NAME at) / BLOCK : 0; // of a row
     const u32 rows = SCALE_ROWS == 1 ? ROWS : smaller(ROWS, N - at.tile * ROWS);
-    const u32 barrier = full_barrier(stage, 0);
+    const u32 barrier = full_barrier(stage, 0), first = at.chunk * CHUNK / BLOCK;
+    const u32 bytes = SCALES_ALIGNED ? blocks * (SCALE_BYTES + ZERO_BYTES)
+                                     : copied_bytes(first, blocks, SCALE_BYTES) +
+                                           copied_bytes(first, blocks, ZERO_BYTES);
 
-    barrier_expect(barrier, rows * blocks * (SCALE_BYTES + ZERO_BYTES));
+    barrier_expect(barrier, rows * bytes);
     UNROLL for (u32 i = 0; i < (SCALE_ROWS == 1 ? ROWS : 1); i++)
-        copy_scales(SCALE_NAMES SCALE_ROW(row_at(LAYER_NAME at, i)) + at.chunk * CHUNK / BLOCK,
-                    SCALE_ROWS == 1 ? blocks : rows * blocks, scales_of_row(stage, i),
-                    zeros_of_row(stage, i), barrier, WEIGHTS_ONCE);
+        copy_scales<SCALES_ALIGNED>(
+            SCALE_NAMES SCALE_ROW(row_at(LAYER_NAME at, i)) + first,
+            SCALE_ROWS == 1 ? blocks : rows * blocks, scales_of_row(stage, i),
+            zeros_of_row(stage, i), barrier, WEIGHTS_ONCE);
 }
 
 DEVICE void make_barriers()
@@ -1327,7 +1377,10 @@ DEVICE void load_a_as(LAYER_PARAMETER SLOT_PARAMETER a_values &values, const a_e
         UNROLL for (u32 s = 0; s < SETS; s++) {
             const u32 u = ONE_ROW ? s * SIDE + lane / 4 : s;
             const u32 column = chunk * CHUNK + unit_of(k_warp, u) * UNIT;
-            if (u < UNITS && (!RAGGED || column < K))
+            if (!owns(k_warp, u))
+                UNROLL for (u32 i = 0; i < UNIT / 8; i++)
+                    values[s][t][i] = 0;
+            else if (u < UNITS && (!RAGGED || column < K))
                 load_a_unit<ALIGNED>(from + column, values[s][t]);
         }
     }
@@ -1388,8 +1441,10 @@ DEVICE void load_scales(LAYER_PARAMETER SCALE_OPERANDS row_scales &row, const wa
         if (u >= UNITS || (RAGGED && column >= K))
             continue;
         if constexpr (COME)
-            row.part[i] = take_scales<SCALES>(scales_of_row(stage, come), zeros_of_row(stage, come),
-                                              in_chunk / BLOCK);
+            row.part[i] = take_scales<SCALES>(
+                scales_of_row(stage, come) + bytes_to_chunk(at.chunk, SCALE_BYTES),
+                zeros_of_row(stage, come) + bytes_to_chunk(at.chunk, ZERO_BYTES),
+                in_chunk / BLOCK);
         else
             row.part[i] = begin_scales<SCALES>(SCALE_NAMES SCALE_ROW(n) + column / BLOCK);
     }
@@ -1454,7 +1509,7 @@ DEVICE u32 own_weights(u32 stage, u32 rows, u32 k_warp)
     const u32 lane = item() % 32;
 
     return RING + stage * STAGE_BYTES + (rows * TILE + lane / 4) * ROW_BYTES +
-           lane % 4 * (UNIT_BYTES / 4) + k_warp * (PORTION * UNIT_BYTES);
+           lane % 4 * (UNIT_BYTES / 4) + unit_of(k_warp, 0) * UNIT_BYTES;
 }
 
 // In front of a consumer's unit u: waits for its portion, if it is the first of one, but for the
@@ -1557,9 +1612,12 @@ DEVICE void multiply(LAYER_PARAMETER float (&sums)[M_TILES][4], const a_values &
         }
         if (!HAS_BLOCK_SCALES)
             continue;
-        const float scales[2] = {scale_at(above, s % SCALES, CODES, shift),
-                                 scale_at(below, s % SCALES, CODES, shift)};
-        const float extra[2] = {extra_at(above, s % SCALES), extra_at(below, s % SCALES)};
+        // not only A is zero for what another consumer adds: infinity times zero is not
+        const bool own_span = owns(k_warp, s * SPAN);
+        const float scales[2] = {own_span ? scale_at(above, s % SCALES, CODES, shift) : 0,
+                                 own_span ? scale_at(below, s % SCALES, CODES, shift) : 0};
+        const float extra[2] = {own_span ? extra_at(above, s % SCALES) : 0,
+                                own_span ? extra_at(below, s % SCALES) : 0};
         UNROLL for (u32 t = 0; t < M_TILES; t++) {
             UNROLL for (u32 i = 0; i < 4; i++) {
 #if A_BLOCK_SCALED
