@@ -42,6 +42,8 @@ LAYERS = [
     ("wq=none a=bf16 bias=1", (1, 16, 32)), ("wq=none a=f16", (1, 16)),
     ("wq=nf4 a=bf16 act=silu_mul glu=halves", (1, 16, 64)),
     ("wq=mxfp4 a=bf16 act=swiglu_oai glu=interleaved bias=1", (1, 16)),
+    # consumers whose columns overlap, and copies of scales that begin between multiples of 16 bytes
+    ("k=4864 wq=nf4 a=bf16", (8, 16, 32)), ("k=4864 wq=int4 group=64 a=f16 zero=u8", (8, 16, 32)),
 ]
 WRITTEN = ["wq=nf4 c=bf16", "wq=nf4 c=f16 scale=nested", "wq=fp4 c=f32", "wq=mxfp4 c=bf16",
            "wq=int4 c=bf16", "wq=int4 c=f16 zero=u8 scale=f16", "wq=int4 c=bf16 zero=scaled",
@@ -58,9 +60,10 @@ def words_of(text):
 
 def layer(quern, ctx, text, rows, seed):
     """The worst error of launches of a layer with these rows."""
-    text = f"n={N} k={K} {text}"
-    words, random = words_of(text), np.random.default_rng(seed)
-    operands = quern.quantize(text, random.normal(0, 0.05, (N, K)).astype(np.float32))
+    words, random = {"k": K} | words_of(text), np.random.default_rng(seed)
+    k = int(words["k"])
+    text = f"n={N} " + " ".join(f"{name}={value}" for name, value in words.items())
+    operands = quern.quantize(text, random.normal(0, 0.05, (N, k)).astype(np.float32))
     exact = quern.dequantize(text, operands).astype(np.float64)
     c_type = words.get("c", words["a"])
     bias = np.zeros(N)
@@ -70,14 +73,14 @@ def layer(quern, ctx, text, rows, seed):
     op, worst = ctx.op(text, m_max=max(rows)), 0.0
     held = {name: ctx.buffer(array) for name, array in operands.items()}
     for m in rows:
-        x = random.normal(0, 1, (m, K)).astype(np.float32)
+        x = random.normal(0, 1, (m, k)).astype(np.float32)
         if words["a"] == "fp8":
-            as_weights = f"wq=fp8 n={m} k={K} a=bf16"
+            as_weights = f"wq=fp8 n={m} k={k} a=bf16"
             given = quern.quantize(as_weights, x)
             x = quern.dequantize(as_weights, given)
             a, scale = given["b"], given["b_scale"]
             if words.get("scale") == "block128":
-                scale = np.full((m, K // 128), scale.item(), np.float32)
+                scale = np.full((m, k // 128), scale.item(), np.float32)
             held["a_scale"] = ctx.buffer(scale)
         else:
             a = quern.arrays.to_type(x, words["a"])
