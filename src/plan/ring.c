@@ -48,8 +48,7 @@ static int span_of(const struct plan *p)
 /* A batch of tiles that is taken through a chunk before the next. */
 static int batch_of(const struct plan *p)
 {
-    const int64_t walk = model_ceil_div(p->row_groups * model_together(p), ring_clusters(p));
-    const int64_t most = KEPT_BYTES / ring_kept_bytes(p);
+    const int64_t walk = ring_walk(p), most = KEPT_BYTES / ring_kept_bytes(p);
 
     return !ring_keeps_sums(p) ? 1 : (int)(walk < most ? walk : most);
 }
@@ -100,7 +99,7 @@ static void try_portions(struct plan *p, struct model_ranking *ranking)
     p->rows_per_workgroup = (int)ring_stage_rows(p);
     p->row_groups = model_ceil_div(p->problem.n, p->rows_per_workgroup);
     p->ring.batch = batch_of(p);
-    p->walk_max = p->cluster > 1 ? p->ring.batch : 0;
+    p->walk_max = (int)ring_walk_max(p);
     p->ring.sum_buffers = 2 * ring_sums(p) <= SUMS_MAX ? 2 : 1;
     if (p->ring.sum_buffers * ring_sums(p) > SUMS_MAX || !p->ring.batch || !ring_cluster_fits(p) ||
         ring_registers(p) > ring_registers_max(p))
@@ -193,6 +192,9 @@ static const struct plan_field shape[] = {
      .word = "portions"},
     {FIELD_AT(FIELD_NUMBER, "SCALE_ROWS", ring.scale_rows, "whose scales a copy has; 0: none")},
     {FIELD_AT(FIELD_BOOL, "WEIGHTS_ONCE", weights_once, "whether nothing reads them again soon")},
+    {FIELD_AT(FIELD_NUMBER, "WALK_MAX", walk_max,
+              "tiles that a workgroup can take; 0: any number")},
+    {FIELD_AT(FIELD_NUMBER, "SECONDS", ring.seconds, "second-level scales of a tile; 0: not kept")},
     {FIELD_AT(FIELD_NUMBER, "BATCH", ring.batch, "tiles of rows taken through a chunk of K")},
     {FIELD_AT(FIELD_NUMBER, "PRODUCERS", ring.producers, "warps that start copies")},
     {FIELD_OF(FIELD_NUMBER, "SUMMERS", ring_summers, "warps that add sums and store C")},

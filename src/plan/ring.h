@@ -38,6 +38,10 @@ bool ring_may_share_rows(const struct plan *p);
 bool ring_cluster_fits(const struct plan *p);
 /* Clusters that stay: workgroups, where they are alone. */
 int64_t ring_clusters(const struct plan *p);
+/* Tiles of rows that the fullest of these has; and the most that one may be given, as it has room
+ * for what it keeps of each; 0: any number. */
+int64_t ring_walk(const struct plan *p);
+int64_t ring_walk_max(const struct plan *p);
 /* Whether the last chunk of K is a smaller one. */
 bool ring_is_ragged(const struct plan *p);
 /* Bytes of a unit of one row of W. */

@@ -5,12 +5,14 @@
 
 #include "plan/base.h"
 #include "plan/nvidia.h"
+#include "problem/operands.h"
 
 #define COPY_BYTES 16 /* in bulk, are of multiples of these */
 /* Of one row's scales that are no such multiple, at least so many come by copies. Of int4, H200,
  * 2026-11-30, time by copies of that by lanes: 56 and 40 bytes 0.93 to 1.0, 28 0.96, 24 1.02 and
  * 1.035, 20 1.035 to 1.09, 14 0.985 and 1.06. */
 #define COPY_LEAST     28
+#define SECONDS_MAX    8192  /* bytes of these that a workgroup keeps */
 #define BANKS_BYTES    128   /* of all banks of shared memory */
 #define STAGE_ALIGN    128   /* where copies are quickest */
 #define TABLE_BYTES    65536 /* half of it free for sums */
@@ -108,6 +110,18 @@ int64_t ring_clusters(const struct plan *p)
     return plan_held(p, p->target->cus) / p->cluster;
 }
 
+int64_t ring_walk(const struct plan *p)
+{
+    const int64_t tiles = model_ceil_div(p->problem.n, ring_stage_rows(p));
+
+    return model_ceil_div(tiles * model_together(p), ring_clusters(p));
+}
+
+int64_t ring_walk_max(const struct plan *p)
+{
+    return p->cluster > 1 ? p->ring.batch : p->ring.seconds ? ring_walk(p) : 0;
+}
+
 bool ring_is_ragged(const struct plan *p)
 {
     return p->problem.k % p->ring.chunk != 0;
@@ -151,17 +165,36 @@ static bool rows_copy(const struct plan *p, int64_t row)
            (q->op != QUERN_OP_MOE || q->n * row % COPY_BYTES == 0);
 }
 
+/* Of all tiles, in front of mbarriers. */
+static int64_t seconds_bytes(const struct plan *p)
+{
+    return model_ceil_div(p->ring.seconds * ring_walk(p) * 4, BARRIER_BYTES) * BARRIER_BYTES;
+}
+
+/* Numbers of the second level of nested scales that a tile of rows has, if its first block may be
+ * any of those that share one. A mixture's workgroups do not know how many tiles they will have,
+ * and gates and ups that lie in halves are rows of two places. */
+static int seconds(const struct plan *p)
+{
+    const struct quern_problem *const q = &p->problem;
+
+    return q->scale == QUERN_SCALE_NESTED && q->op != QUERN_OP_MOE && q->glu != QUERN_GLU_HALVES
+               ? (int)(ring_stage_rows(p) * (q->k / problem_group(q)) / OPERAND_NEST + 2)
+               : 0;
+}
+
 /* Of how many rows of W a bulk copy brings the scales: all those of a stage, where they are
  * neighbours, or one; 0: lanes load them from memory. Copies take multiples of 16 bytes, from and
  * to such multiples; where a chunk begins or ends between two of these, a copy of one row's brings
  * more of that row. With one row of A, scales that lie multiples of all banks apart come one by
- * one, for lanes of eight rows would read the same bank. Those of two levels stay with the lanes,
- * as the second level is no multiple of anything. */
+ * one, for lanes of eight rows would read the same bank. Of nested scales the bytes come so if the
+ * second level is kept. */
 static int64_t scale_rows(const struct plan *p)
 {
     const struct quern_problem *const q = &p->problem;
 
-    if (plan_is_base(p) || !nvidia_has_blocks(p) || q->scale == QUERN_SCALE_NESTED)
+    if (plan_is_base(p) || !nvidia_has_blocks(p) ||
+        (q->scale == QUERN_SCALE_NESTED && !p->ring.seconds))
         return 0;
     const int64_t blocks = q->k / problem_group(q);
     const int64_t row = blocks * nvidia_scale_bytes(q), zeros = blocks * nvidia_zero_bytes(q);
@@ -223,7 +256,12 @@ static int64_t stage_bytes(const struct plan *p)
 
 void ring_lay_out(struct plan *p)
 {
+    p->ring.seconds = plan_is_base(p) ? 0 : seconds(p);
+    if (seconds_bytes(p) > SECONDS_MAX)
+        p->ring.seconds = 0;
     p->ring.scale_rows = (int)scale_rows(p);
+    if (!p->ring.scale_rows)
+        p->ring.seconds = 0;
     p->ring.producers = producers(p);
     p->ring.stage_bytes = stage_bytes(p);
 }
@@ -252,7 +290,7 @@ int64_t ring_other_bytes(const struct plan *p)
     return (nvidia_has_table(&p->problem) ? TABLE_BYTES
                                           : p->ring.sum_buffers * ring_sums(p) * 128) +
            (ring_keeps_sums(p) ? p->ring.batch * ring_kept_bytes(p) : 0) +
-           nvidia_codes_bytes(&p->problem) +
+           nvidia_codes_bytes(&p->problem) + seconds_bytes(p) +
            (RING_STAGES_MAX * (p->ring.portions + 1) + 4) * BARRIER_BYTES;
 }
 

@@ -102,6 +102,7 @@ struct ring_shape {
     int64_t stage_bytes; /* of a stage, with the scales that copies bring */
     int scale_rows; /* of W, whose scales a copy brings: all of a stage, or one; 0: none does */
     int producers;  /* waves that start copies */
+    int seconds;    /* nested scales of the second level that a workgroup keeps of each tile */
 };
 
 /* Of slab_w4, whose warps multiply in groups of four. */

@@ -125,7 +125,9 @@ constexpr u32 STAGE_BYTES =
 constexpr u32 KEPT = RING + STAGES * STAGE_BYTES; // sums of chunks before, of each tile of a batch
 constexpr u32 KEPT_BYTES = !KNOWN || CHUNKS > 1 ? BATCH * ROW_WARPS * WARP_SUMS * 128 : 0;
 constexpr u32 CODES = KEPT + KEPT_BYTES; // of nested scales
-constexpr u32 FULL = CODES + SCALE_IS_NESTED * 1024, EMPTY = FULL + STAGES * PORTIONS * 8;
+constexpr u32 SECOND = CODES + SCALE_IS_NESTED * 1024; // their second level, of all tiles
+constexpr u32 FULL = SECOND + divide_up(WALK_MAX * SECONDS * 4, 8) * 8;
+constexpr u32 EMPTY = FULL + STAGES * PORTIONS * 8;
 constexpr u32 SUMMED = EMPTY + STAGES * 8, DRAINED = SUMMED + SUM_BUFFERS * 8;
 static_assert(DRAINED + SUM_BUFFERS * 8 <= SHARED_BYTES, "the plan counted shared memory");
 static_assert(!TABLE_BYTES || SUM_BUFFERS * WARPS * WARP_SUMS * SUMS_APART <= TABLE_BYTES,
@@ -158,7 +160,7 @@ struct walk {
 #if !KNOWN
     const layer_numbers &the_layer;
 #endif
-    u32 groups, first, first_chunk, chunk, in_batch, tile;
+    u32 groups, first, first_chunk, chunk, in_batch, tile, before; // tiles of batches before
 
     DEVICE bool more() const { return tile < TILES; }
     DEVICE bool in_last_chunk() const { return chunk + 1 == first_chunk + OWN_CHUNKS; }
@@ -172,6 +174,7 @@ struct walk {
         if (in_last_chunk()) {
             chunk = first_chunk;
             first += BATCH * groups;
+            before += BATCH;
         } else {
             chunk++;
         }
@@ -524,6 +527,30 @@ DEVICE void sum_a(LAYER_PARAMETER a_sums &of_a, const a_values &values, u32 chun
     }
 }
 
+#if SCALE_IS_NESTED
+// The second level of nested scales is one number for NEST blocks, however rows divide them. A
+// workgroup has those of all its tiles in shared memory, where their bytes come by copies: SECONDS
+// of each tile, of whose blocks the first is number `tile * ROWS * BLOCKS` of all.
+DEVICE void keep_seconds(LAYER_PARAMETER SCALE_OPERANDS const walk &from)
+{
+    constexpr u32 OF_TILE = SECONDS ? SECONDS : 1; // or nothing is kept
+
+    for (u32 i = item(); i < WALK_MAX * SECONDS; i += WARPS * 32) {
+        const u64 tile = from.tile + i / OF_TILE * from.groups;
+        const u64 number = tile * ROWS * BLOCKS / NEST + i % OF_TILE;
+        if (tile < TILES && number * NEST < (u64)N * BLOCKS)
+            sts<float>(SECOND + i * 4, ldg(scales + number));
+    }
+}
+// That of a block of row `in_tile` of a tile.
+DEVICE u32 second_of(LAYER_PARAMETER const walk &at, u32 in_tile, u32 block)
+{
+    const u32 first = (u32)((u64)at.tile * ROWS * BLOCKS % NEST) + in_tile * BLOCKS + block;
+
+    return lds<u32>(SECOND + ((at.before + at.in_batch) * SECONDS + first / NEST) * 4);
+}
+#endif
+
 // The scales of a warp's units in one row, or of those that a lane has the sums of.
 struct row_scales {
     loaded_scales<SCALES> part[LANE_SCALES / SCALES];
@@ -545,12 +572,16 @@ DEVICE void load_scales(LAYER_PARAMETER SCALE_OPERANDS row_scales &row, const wa
         const u32 in_chunk = unit_of(k_warp, u) * UNIT, column = at.chunk * CHUNK + in_chunk;
         if (u >= UNITS || (RAGGED && column >= K))
             continue;
-        if constexpr (COME)
+        if constexpr (COME) {
             row.part[i] = take_scales<SCALES>(
                 scales_of_row(stage, come) + bytes_to_chunk(at.chunk, SCALE_BYTES),
                 zeros_of_row(stage, come) + bytes_to_chunk(at.chunk, ZERO_BYTES),
                 in_chunk / BLOCK);
-        else
+#if SCALE_IS_NESTED
+            row.part[i].second =
+                second_of(LAYER_NAME at, (u32)(n - at.tile * ROWS), column / BLOCK);
+#endif
+        } else
             row.part[i] = begin_scales<SCALES>(SCALE_NAMES SCALE_ROW(n) + column / BLOCK);
     }
 }
@@ -767,6 +798,7 @@ DEVICE void consume(LAYER_PARAMETER SCALE_OPERANDS SLOT_PARAMETER walk at, const
     shift = ldg(offset);
     for (u32 i = item(); i < NEST; i += WARPS * 32)
         sts<float>(CODES + i * 4, ldg(code + i));
+    keep_seconds(LAYER_NAME SCALE_NAMES at);
 #endif
     await_launch_in_front(a);
 #if A_BLOCK_SCALED
@@ -860,9 +892,9 @@ KERNEL(SYMBOL, WAVES * 32)
     const u32 its_rows = smaller((u32)m - begin, M_TILE);
 #endif
     const u32 first_chunk = CLUSTER > 1 ? cluster_rank() * OWN_CHUNKS : 0;
-    if (CLUSTER > 1)
-        check(group < TILES && divide_up(TILES - group, groups) <= BATCH);
-    const walk at = {LAYER_NAME groups, group, first_chunk, first_chunk, 0, group};
+    if (WALK_MAX)
+        check(group < TILES && divide_up(TILES - group, groups) <= WALK_MAX);
+    const walk at = {LAYER_NAME groups, group, first_chunk, first_chunk, 0, group, 0};
 
     // Registers change hands by warpgroups, so all warps of one come here together; and inside of
     // each branch, or the compiler would count on the launch's number in both.
