@@ -8,9 +8,9 @@
 #include "problem/operands.h"
 
 #define COPY_BYTES 16 /* in bulk, are of multiples of these */
-/* Of one row's scales that are no such multiple, at least so many come by copies. Of int4, H200,
- * 2026-11-30, time by copies of that by lanes: 56 and 40 bytes 0.93 to 1.0, 28 0.96, 24 1.02 and
- * 1.035, 20 1.035 to 1.09, 14 0.985 and 1.06. */
+/* A row's scales in a chunk that are no such multiple come by a copy if they have so many bytes,
+ * and else lanes load them. int4 kernels took 0.93 to 1.0 of the time by copies of 40 and 56 bytes,
+ * 0.96 of 28, and 1.02 to 1.09 of 20 and 24 (H200, 2026-11-30); other formats were not compared. */
 #define COPY_LEAST     28
 #define SECONDS_MAX    8192  /* bytes of these that a workgroup keeps */
 #define BANKS_BYTES    128   /* of all banks of shared memory */
@@ -71,7 +71,8 @@ int ring_chunk_of(const struct plan *p)
     const bool fits = p->problem.k % chunks == 0 && chunk % span == 0 &&
                       all - chunk < (int64_t)p->ring.units * p->ring.unit;
 
-    return fits && !ring_one_row(p) && !plan_is_base(p) && nvidia_weight_bits(&p->problem) == 4
+    return fits && p->ring.k_warps > 1 && !ring_one_row(p) && !plan_is_base(p) &&
+                   nvidia_weight_bits(&p->problem) == 4
                ? (int)chunk
                : (int)all;
 }
@@ -165,7 +166,9 @@ static bool rows_copy(const struct plan *p, int64_t row)
            (q->op != QUERN_OP_MOE || q->n * row % COPY_BYTES == 0);
 }
 
-/* Of all tiles, in front of mbarriers. */
+/* Of all tiles that a workgroup may have, in front of mbarriers. The template reserves them for
+ * WALK_MAX tiles: that is ring_walk here, and the batch of a cluster, which is no less
+ * (ring_cluster_fits). */
 static int64_t seconds_bytes(const struct plan *p)
 {
     return model_ceil_div(p->ring.seconds * ring_walk(p) * 4, BARRIER_BYTES) * BARRIER_BYTES;

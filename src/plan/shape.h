@@ -98,7 +98,7 @@ struct ring_shape {
     int sum_buffers;   /* places for sums on their way from those who multiply to those who add */
     int batch;         /* tiles of rows that are taken through a chunk of K before the next chunk */
     int64_t row_bytes; /* of a row of W, with its scales and zero points: the problem's */
-    /* What follows from the numbers of waves, rows and units (ring_lay_out): */
+    /* What follows from the above and the size of clusters (ring_lay_out): */
     int64_t stage_bytes; /* of a stage, with the scales that copies bring */
     int scale_rows; /* of W, whose scales a copy brings: all of a stage, or one; 0: none does */
     int producers;  /* waves that start copies */

@@ -172,6 +172,7 @@ def test_a_dry_run_of_tune_only_measures(quern, tmp_path):
         times = [x["model_us"] for x in k["measured"]]
         assert k["shapes"] == 3 and k["model_shape"] == most["model_shape"]
         assert times == sorted(times) and times[2] > 2 * most["measured"][2]["model_us"]
+    quern.refused(*TUNE, "--spread", LAYER, status=2, env=GPU, says="--spread needs --dry-run")
     quern.refused(*TUNE, "--dry-run", "--out", tmp_path / "some.tune", LAYER, status=2, env=GPU,
                   says="a dry run writes no table")
 

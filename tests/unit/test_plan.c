@@ -1091,6 +1091,64 @@ static void test_registers_are_shared_out(void **state)
     assert_in_range(sharing, 1000, INT_MAX);
 }
 
+static void check_columns(void *user, const struct plan *p)
+{
+    const int all = p->ring.k_warps * p->ring.units * p->ring.unit;
+    const int overlap = all - p->ring.chunk;
+    uint32_t grid[3], block[3];
+
+    assert_in_range(p->ring.chunk, 1, all);
+    if (overlap) {
+        assert_true(p->ring.k_warps > 1 && overlap < p->ring.units * p->ring.unit);
+        assert_int_equal(overlap % (p->ring.span * p->ring.unit), 0);
+        assert_int_equal(p->problem.k % p->ring.chunk, 0);
+        assert_int_equal(p->ring.portions, 1);
+        ((int *)user)[0]++;
+    }
+    if (p->ring.seconds) {
+        assert_true(p->walk_max && p->ring.scale_rows);
+        for (unsigned units = 1; units <= 256; units *= 4) {
+            plan_geometry(p, 2, units, grid, block);
+            assert_true(p->row_groups <= (int64_t)p->walk_max * (grid[1] / plan_cluster(p)));
+        }
+        ((int *)user)[1]++;
+    }
+}
+
+/* Of every candidate: columns that two consumers have are the last one's and the one's before it,
+ * and a workgroup that keeps something of each tile has no more tiles than it has room for, on
+ * parts of any size. */
+static void test_columns_of_ring(void **state)
+{
+    static const char *const problems[] = {
+        "wq=nf4 n=2560 k=9728 a=bf16",
+        "wq=nf4 n=152064 k=448 a=bf16",
+        "wq=mxfp4 n=64 k=32 a=bf16",
+        "wq=mxfp4 n=5760 k=2880 a=f16",
+        "wq=int4 group=64 n=152064 k=448 a=bf16 zero=u8",
+        "wq=int4 n=5120 k=17408 a=bf16",
+        "wq=nf4 scale=nested n=4096 k=14336 a=bf16",
+        "wq=fp4 scale=nested n=130 k=384 a=f16",
+        "wq=nf4 scale=nested n=262208 k=5376 a=bf16",
+        "wq=nf4 scale=nested n=2048 k=192 a=bf16 act=silu_mul glu=halves",
+        "op=moe wq=nf4 scale=nested n=5760 k=2880 a=bf16 experts=32 top_k=4",
+        "wq=none n=129280 k=7168 a=bf16"};
+    int seen[2] = {0}; /* candidates with overlap, and that keep second-level scales */
+
+    (void)state;
+    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
+        struct plan_set set;
+
+        make(problems[i], "sm_90", &set);
+        for (size_t k = 0; k < set.count; k++)
+            if (set.plans[k].family == &family_ring)
+                assert_int_equal(plan_candidates(&set.plans[k], 20000, check_columns, seen),
+                                 QUERN_OK);
+    }
+    assert_in_range(seen[0], 1000, INT_MAX);
+    assert_in_range(seen[1], 1000, INT_MAX);
+}
+
 /* Of a mixture's kernels a multiprocessor holds one workgroup at a time. It has 1 KiB of shared
  * memory more than the largest workgroup may ask for, and takes 1 KiB of each (CUDA C++ programming
  * guide, "Shared memory" of compute capabilities 9.0 and later). */
@@ -1174,6 +1232,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_registers_are_shared_out),
         cmocka_unit_test(test_clusters),
+        cmocka_unit_test(test_columns_of_ring),
         cmocka_unit_test(test_workgroups_that_share_out_are_alone),
         cmocka_unit_test(test_every_m_is_covered_once),
         cmocka_unit_test(test_kernels_follow_each_other),

@@ -313,7 +313,7 @@ static quern_status list_shapes(struct tune *t, struct kernel *k, int64_t m)
     struct quern_shape *const shapes = t->spread ? malloc(all * sizeof *shapes) : k->shapes;
 
     if (!shapes)
-        return QUERN_E_MEMORY;
+        return QUERN_E_MEMORY; /* of which the library has said nothing */
     k->count = 0;
     const quern_status e = quern_op_shapes(t->ctx, k->problem, m, shapes, &all);
     if (!e && !t->spread)
@@ -346,7 +346,7 @@ static int tune_problem(struct tune *t, const struct quern_problem *problem, con
         if (e == QUERN_E_ARGUMENT && k.m)
             return EXIT_OK; /* this problem's largest kernel was the last */
         if (e)
-            return fail_status(e, text);
+            return e == QUERN_E_MEMORY ? fail("out of memory") : fail_status(e, text);
         if ((status = rows_of(t, problem, m, k.shapes[0].words, &k.m)) ||
             (status = tune_kernel(t, &k)))
             return status;
@@ -426,6 +426,10 @@ static int tune(struct tune *t)
                       t->common.arguments[0]);
     if (t->dry_run && t->out)
         return misuse("a dry run writes no table: not both --dry-run and --out %s", t->out);
+    if (t->spread && !t->dry_run)
+        return misuse(
+            "shapes of the whole of the model's order say nothing of the fastest: --spread "
+            "needs --dry-run");
     if (!t->manifest && (status = options_problem(&t->common, &problem, text)))
         return status;
     if (!t->manifest && (problem.op == QUERN_OP_MOE || problem.op == QUERN_OP_MOE_ALIGN))
@@ -464,7 +468,7 @@ int verb_tune(int argc, char **argv)
         {"m", FLAG_M, &t.set, "LIST", "rows of A (1-8)"},
         {"manifest", FLAG_TEXT, &t.manifest, "FILE", "layers that QUERN_RECORD noted of a run"},
         {"shapes", FLAG_COUNT, &t.shapes, "N", "measured for each kernel (16)"},
-        {"spread", FLAG_YES, &t.spread, NULL, "of all shapes, not only the most promising"},
+        {"spread", FLAG_YES, &t.spread, NULL, "of all shapes, not the best (with --dry-run)"},
         {"out", FLAG_TEXT, &t.out, "FILE", "the table (tuning/GFX.tune in the cache directory)"},
         {"dry-run", FLAG_YES, &t.dry_run, NULL, "only measure: verify no shape, note none"},
         {"rotate", FLAG_SIZE, &t.rotate, "BYTES", "of weights that launches go through (512M)"},

@@ -900,22 +900,23 @@ DEVICE void store_results(LAYER_PARAMETER const float *sums, float unit, u32 n,
 // Products of few rows of A with weights of 4, 8 or 16 bits, by matrix units, for GPUs that copy in
 // bulk from memory to shared memory (sm_90 and later).
 //
-// A workgroup stays on its multiprocessor for the whole launch. One warp, the producer, or two keep
-// a ring of STAGES stages filled: a stage has CHUNK columns of ROWS rows of W, as they lie in
+// A workgroup stays on its multiprocessor for the whole launch. One warp, the producer, or two
+// keep a ring of STAGES stages filled: a stage has CHUNK columns of ROWS rows of W, as they lie in
 // memory but for a gap after each row where ROW_UNITS says so, and behind them, where copies can
-// bring them, the rows' scales and zero points. Its weights come in PORTIONS portions, each with as
-// many units of every consumer, which decodes the first while the last is under way: so less is
+// bring them, the rows' scales and zero points. Its weights come in PORTIONS portions, each with
+// as many units of every consumer, which decodes the first while the last is under way: so less is
 // left to be done when a launch's last bytes have come. WARPS warps consume a stage: K_WARPS of
-// them share 16 rows, or eight with one row of A, each with UNITS units of UNIT columns. Codes are
-// decoded to pairs by the template in front (prelude/pairs, by a table in shared memory;
-// prelude/int4, by masks; or prelude/plain, for numbers), and the pairs go to the matrix unit as
-// they come. A's values for a warp's columns stay in registers, in the order of the pairs; the
-// fewer the chunks that K is cut into, the fewer sums are handed over, so where that helps the four
-// warps that do not consume leave registers to those that do (OTHER_REGISTERS). Scales are applied
-// to a block's sums, in f32; a zero point, and the offset that decoded codes have, to the sum of
-// A's values there, which is made of products with ones when A is loaded. Scales of blocks of A, of
-// 128 columns of a row, stay in registers beside its values. SUMMERS warps add what the consumers
-// of a row have, and store C.
+// them share 16 rows, or eight with one row of A, each with UNITS units of UNIT columns, of which
+// the last may have some of the one before it (OVERLAP). Codes are decoded to pairs by the
+// template in front (prelude/pairs, by a table in shared memory; prelude/int4, by masks; or
+// prelude/plain, for numbers), and the pairs go to the matrix unit as they come. A's values for a
+// warp's columns stay in registers, in the order of the pairs; the fewer the chunks that K is cut
+// into, the fewer sums are handed over, so where that helps the four warps that do not consume
+// leave registers to those that do (OTHER_REGISTERS). Scales are applied to a block's sums, in
+// f32; a zero point, and the offset that decoded codes have, to the sum of A's values there, which
+// is made of products with ones when A is loaded. Scales of blocks of A, of 128 columns of a row,
+// stay in registers beside its values. SUMMERS warps add what the consumers of a row have, and
+// store C.
 //
 // For one row of A, seven of the eight columns of a matrix operand would be of no use. They have
 // A's values for other units instead, a unit each: a product then has, in its unit's column, the
@@ -955,8 +956,9 @@ constexpr u32 PORTION = UNITS / PORTIONS; // units of a consumer in a portion
 #define CHUNKS     divide_up(K, CHUNK)
 #define OWN_CHUNKS (CHUNKS / CLUSTER) // of a workgroup
 constexpr bool RAGGED = !KNOWN || K % CHUNK != 0;
-static_assert(OVERLAP == 0 || (!RAGGED && !ONE_ROW && W_BITS == 4 && OVERLAP < UNITS),
-              "chunks divide K; no weight is infinite times zero; each consumer has units");
+static_assert(OVERLAP == 0 ||
+                  (!RAGGED && !ONE_ROW && W_BITS == 4 && K_WARPS > 1 && OVERLAP < UNITS),
+              "chunks divide K; no weight is infinite times zero; there is one before the last");
 static_assert(CLUSTER == 1 || (!RAGGED && CHUNKS % CLUSTER == 0), "all have as many chunks");
 static_assert(CLUSTER == 1 || (M_TILE > 1 && SLICES_FIRST && !MOE), "neighbours in y; join_sums");
 #define TILES divide_up(N, ROWS)
@@ -1004,8 +1006,8 @@ constexpr u32 RING = TABLE_BYTES ? TABLE_BYTES : SUM_BUFFERS * WARPS * WARP_SUMS
 // A stage has the scales of its weights too, where bulk copies can bring them (SCALE_ROWS): lanes
 // that load them from memory wait long, behind all the copies that are under way.
 constexpr bool SCALES_COME = SCALE_ROWS != 0;
-// Of a row's numbers of so many bytes in a chunk: whether a copy has just them, and the most bytes
-// that one has (copied_bytes).
+// Of a row's numbers in a chunk, of so many bytes each: CHUNK_ALIGNED says whether a copy has these
+// alone, and COPY_MOST how many bytes it has at most (copied_bytes).
 #define CHUNK_ALIGNED(bytes) (CHUNK / BLOCK * (bytes) % 16 == 0)
 #define COPY_MOST(bytes)                                                                           \
     (CHUNK_ALIGNED(bytes) ? CHUNK / BLOCK * (bytes)                                                \
@@ -1120,7 +1122,7 @@ DEVICE u32 zeros_of_row(u32 stage, u32 row)
     return RING + stage * STAGE_BYTES + STAGE_ZEROS +
            (SCALES_COME ? row * SCALES_APART(ZERO_BYTES) : 0);
 }
-// How many bytes behind that they begin.
+// How far behind the start of a row's copy the chunk's own numbers begin, of so many bytes each.
 DEVICE u32 bytes_to_chunk(u32 chunk, u32 bytes)
 {
     return SCALES_ALIGNED ? 0 : bytes_before(chunk * CHUNK / BLOCK, bytes);
