@@ -96,8 +96,6 @@ static void try_stages(struct plan *p, struct model_ranking *ranking)
 /* Every number of portions, for waves and units that are set. */
 static void try_portions(struct plan *p, struct model_ranking *ranking)
 {
-    p->rows_per_workgroup = (int)ring_stage_rows(p);
-    p->row_groups = model_ceil_div(p->problem.n, p->rows_per_workgroup);
     p->ring.batch = batch_of(p);
     p->walk_max = (int)ring_walk_max(p);
     p->ring.sum_buffers = 2 * ring_sums(p) <= SUMS_MAX ? 2 : 1;
@@ -120,6 +118,8 @@ static int unit_of(const struct quern_problem *q)
  * while the four parts of a multiprocessor have not all as many warps. */
 static void try_summers(struct plan *p, struct model_ranking *ranking)
 {
+    p->rows_per_workgroup = (int)ring_stage_rows(p);
+    p->row_groups = model_ceil_div(p->problem.n, p->rows_per_workgroup);
     ring_lay_out(p);
     const int others = ring_consumers(p) + p->ring.producers;
 

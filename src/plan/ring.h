@@ -17,8 +17,9 @@ int ring_m_tiles(const struct plan *p);
 /* Whether the kernel is for one row of A, whose values of eight units then take the registers of
  * one. A matrix operand has two units of eight rows of W, and a lane one sum. */
 bool ring_one_row(const struct plan *p);
-/* Sets what follows from the numbers of warps, rows and units, the chunk and the size of clusters,
- * for all numbers of summers and stages: functions below that need it look it up in the plan. */
+/* Sets what follows from the numbers of warps, rows and units, the chunk, the size of clusters and
+ * row_groups, for all numbers of summers and stages: functions below that need it look it up in the
+ * plan. */
 void ring_lay_out(struct plan *p);
 
 /* Warps that multiply, and that add what those have. */

@@ -12,7 +12,7 @@
  * and else lanes load them. int4 kernels took 0.93 to 1.0 of the time by copies of 40 and 56 bytes,
  * 0.96 of 28, and 1.02 to 1.09 of 20 and 24 (H200, 2026-11-30); other formats were not compared. */
 #define COPY_LEAST     28
-#define SECONDS_MAX    8192  /* bytes of these that a workgroup keeps */
+#define SECONDS_MAX    8192  /* bytes of second-level scales that a workgroup keeps */
 #define BANKS_BYTES    128   /* of all banks of shared memory */
 #define STAGE_ALIGN    128   /* where copies are quickest */
 #define TABLE_BYTES    65536 /* half of it free for sums */
@@ -61,9 +61,10 @@ static int64_t all_columns(const struct plan *p)
     return (int64_t)p->ring.k_warps * p->ring.units * p->ring.unit;
 }
 
-/* Where these do not divide K, but as many chunks of fewer columns do, the last consumer begins
- * earlier, among the columns of the one before it, if spans then still are one consumer's. Weights
- * that may be infinite do not take part: the last consumer multiplies those columns with zeros. */
+/* Where the columns of all consumers do not divide K, but as many chunks of fewer columns do, the
+ * last consumer begins earlier, among the columns of the one before it, if spans then still are one
+ * consumer's. Weights of 8 and 16 bits do not take part: the last consumer multiplies the columns
+ * that it shares with zeros, and an infinite weight would make NaN of that. */
 int ring_chunk_of(const struct plan *p)
 {
     const int64_t all = all_columns(p), chunks = model_ceil_div(p->problem.k, all);
@@ -113,9 +114,7 @@ int64_t ring_clusters(const struct plan *p)
 
 int64_t ring_walk(const struct plan *p)
 {
-    const int64_t tiles = model_ceil_div(p->problem.n, ring_stage_rows(p));
-
-    return model_ceil_div(tiles * model_together(p), ring_clusters(p));
+    return model_ceil_div(p->row_groups * model_together(p), ring_clusters(p));
 }
 
 int64_t ring_walk_max(const struct plan *p)

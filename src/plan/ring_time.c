@@ -189,10 +189,9 @@ static int64_t fullest_bytes(const struct plan *p, const struct target_fill *fil
 /* Whether memory takes CROOKED_PERCENT more. */
 static bool is_crooked(const struct plan *p)
 {
-    const int64_t units = p->ring.chunk / p->ring.unit;
+    const int64_t bits = nvidia_weight_bits(&p->problem);
 
-    return nvidia_weight_bits(&p->problem) > 4 && units * ring_unit_bytes(p) % LINE_BYTES != 0 &&
-           ring_chunks(p) > 1;
+    return bits > 4 && p->ring.chunk * bits / 8 % LINE_BYTES != 0 && ring_chunks(p) > 1;
 }
 
 /* A multiprocessor's share of memory, the last round of tiles counted whole, where streams get so

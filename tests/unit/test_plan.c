@@ -1064,6 +1064,17 @@ static void count_shares(void *user, const struct plan *p)
     ++*(int *)user;
 }
 
+/* Calls `fn` for the best candidates of each of a problem's kernels of ring on sm_90. */
+static void ring_candidates(const char *problem, size_t most, plan_candidate_fn fn, void *user)
+{
+    struct plan_set set;
+
+    make(problem, "sm_90", &set);
+    for (size_t k = 0; k < set.count; k++)
+        if (set.plans[k].family == &family_ring)
+            assert_int_equal(plan_candidates(&set.plans[k], most, fn, user), QUERN_OK);
+}
+
 static void test_registers_are_shared_out(void **state)
 {
     static const char *const problems[] = {
@@ -1079,11 +1090,7 @@ static void test_registers_are_shared_out(void **state)
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
         struct plan_set set;
 
-        make(problems[i], "sm_90", &set);
-        for (size_t k = 0; k < set.count; k++)
-            if (set.plans[k].family == &family_ring)
-                assert_int_equal(plan_candidates(&set.plans[k], 4000, count_shares, &sharing),
-                                 QUERN_OK);
+        ring_candidates(problems[i], 4000, count_shares, &sharing);
         make(problems[i], "sm_100", &set);
         for (size_t k = 0; k < set.count; k++)
             assert_int_equal(plan_registers(&set.plans[k]), 0);
@@ -1136,15 +1143,8 @@ static void test_columns_of_ring(void **state)
     int seen[2] = {0}; /* candidates with overlap, and that keep second-level scales */
 
     (void)state;
-    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
-        struct plan_set set;
-
-        make(problems[i], "sm_90", &set);
-        for (size_t k = 0; k < set.count; k++)
-            if (set.plans[k].family == &family_ring)
-                assert_int_equal(plan_candidates(&set.plans[k], 20000, check_columns, seen),
-                                 QUERN_OK);
-    }
+    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
+        ring_candidates(problems[i], 20000, check_columns, seen);
     assert_in_range(seen[0], 1000, INT_MAX);
     assert_in_range(seen[1], 1000, INT_MAX);
 }

@@ -309,22 +309,20 @@ static int rows_of(struct tune *t, const struct quern_problem *problem, int64_t 
  * whole of its order, as far apart from each other. */
 static quern_status list_shapes(struct tune *t, struct kernel *k, int64_t m)
 {
-    size_t all = t->spread ? SHAPES_ALL : (size_t)t->shapes;
-    struct quern_shape *const shapes = t->spread ? malloc(all * sizeof *shapes) : k->shapes;
+    k->count = (size_t)t->shapes;
+    if (!t->spread)
+        return quern_op_shapes(t->ctx, k->problem, m, k->shapes, &k->count);
 
+    size_t all = SHAPES_ALL;
+    struct quern_shape *const shapes = malloc(all * sizeof *shapes);
     if (!shapes)
         return QUERN_E_MEMORY; /* of which the library has said nothing */
-    k->count = 0;
     const quern_status e = quern_op_shapes(t->ctx, k->problem, m, shapes, &all);
-    if (!e && !t->spread)
+    if (k->count > all)
         k->count = all;
-    for (size_t i = 0; !e && t->spread && i < (size_t)t->shapes && i < all; i++) {
-        const size_t from =
-            all <= (size_t)t->shapes || i == 0 ? i : i * (all - 1) / (size_t)(t->shapes - 1);
-        k->shapes[k->count++] = shapes[from];
-    }
-    if (t->spread)
-        free(shapes);
+    for (size_t i = 0; !e && i < k->count; i++)
+        k->shapes[i] = shapes[i ? i * (all - 1) / (k->count - 1) : 0];
+    free(shapes);
     return e;
 }
 

@@ -131,8 +131,8 @@ template <u32 COUNT> DEVICE loaded_scales<COUNT> take_scales(u32 at, u32 zeros_a
 constexpr u32 SCALE_BYTES = sizeof(block_scale), ZERO_BYTES = HAS_ZEROS ? sizeof(zero_element) : 0;
 
 // Bulk copies are of multiples of 16 bytes, from such multiples. So what is in front of numbers of
-// `bytes` bytes from number `first` on, and behind the last of `count`, may come with them: whole
-// rows of them are such multiples.
+// `bytes` bytes from number `first` on, and behind the last of `count`, may come with them. The
+// plan copies so only where whole rows are such multiples, or a copy could leave the operand.
 DEVICE u32 bytes_before(u64 first, u32 bytes) { return (u32)first * bytes % 16; }
 DEVICE u32 copied_bytes(u64 first, u32 count, u32 bytes)
 {

@@ -697,8 +697,8 @@ template <u32 COUNT> DEVICE loaded_scales<COUNT> take_scales(u32 at, u32 zeros_a
 constexpr u32 SCALE_BYTES = sizeof(block_scale), ZERO_BYTES = HAS_ZEROS ? sizeof(zero_element) : 0;
 
 // Bulk copies are of multiples of 16 bytes, from such multiples. So what is in front of numbers of
-// `bytes` bytes from number `first` on, and behind the last of `count`, may come with them: whole
-// rows of them are such multiples.
+// `bytes` bytes from number `first` on, and behind the last of `count`, may come with them. The
+// plan copies so only where whole rows are such multiples, or a copy could leave the operand.
 DEVICE u32 bytes_before(u64 first, u32 bytes) { return (u32)first * bytes % 16; }
 DEVICE u32 copied_bytes(u64 first, u32 count, u32 bytes)
 {
@@ -1046,8 +1046,8 @@ DEVICE u32 unit_of(u32 k_warp, u32 u)
     return (u / PORTION * K_WARPS + k_warp) * PORTION + u % PORTION -
            (k_warp + 1 == K_WARPS ? OVERLAP : 0);
 }
-// Whether that unit is this consumer's alone to add: it decodes the others, which is quicker than a
-// branch for each, but multiplies what comes out with zero.
+// Whether a consumer adds its unit u. The last decodes its first OVERLAP units, which is quicker
+// than branches, but multiplies them with zeros: the one before it adds them.
 DEVICE bool owns(u32 k_warp, u32 u) { return u >= OVERLAP || k_warp + 1 < K_WARPS; }
 // Where in a row of a stage a consumer's unit u begins, behind its unit 0.
 constexpr u32 bytes_to_unit(u32 u)
@@ -1429,8 +1429,7 @@ DEVICE void sum_a(LAYER_PARAMETER a_sums &of_a, const a_values &values, u32 chun
 
 #if SCALE_IS_NESTED
 // The second level of nested scales is one number for NEST blocks, however rows divide them. A
-// workgroup has those of all its tiles in shared memory, where their bytes come by copies: SECONDS
-// of each tile, of whose blocks the first is number `tile * ROWS * BLOCKS` of all.
+// workgroup has those of all its tiles in shared memory, where bytes come by copies: SECONDS each.
 DEVICE void keep_seconds(LAYER_PARAMETER SCALE_OPERANDS const walk &from)
 {
     constexpr u32 OF_TILE = SECONDS ? SECONDS : 1; // or nothing is kept
@@ -1442,7 +1441,7 @@ DEVICE void keep_seconds(LAYER_PARAMETER SCALE_OPERANDS const walk &from)
             sts<float>(SECOND + i * 4, ldg(scales + number));
     }
 }
-// That of a block of row `in_tile` of a tile.
+// The bits of the second-level scale of a block of row `in_tile` of the tile at hand.
 DEVICE u32 second_of(LAYER_PARAMETER const walk &at, u32 in_tile, u32 block)
 {
     const u32 first = (u32)((u64)at.tile * ROWS * BLOCKS % NEST) + in_tile * BLOCKS + block;
@@ -1648,7 +1647,7 @@ DEVICE void multiply(LAYER_PARAMETER float (&sums)[M_TILES][4], const a_values &
         }
         if (!HAS_BLOCK_SCALES)
             continue;
-        // not only A is zero for what another consumer adds: infinity times zero is not
+        // A is zero for what the consumer before adds; an infinite scale would make NaN of that.
         const bool own_span = owns(k_warp, s * SPAN);
         const float scales[2] = {own_span ? scale_at(above, s % SCALES, CODES, shift) : 0,
                                  own_span ? scale_at(below, s % SCALES, CODES, shift) : 0};
