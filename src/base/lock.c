@@ -5,18 +5,15 @@
 #include <sched.h>
 #include <unistd.h>
 
-#define BEING_MADE (-1)
-
 void lock_take(struct lock *l)
 {
     const int here = (int)getpid();
     int owner;
 
     while ((owner = atomic_load(&l->process)) != here) {
-        if (owner != BEING_MADE &&
-            atomic_compare_exchange_strong(&l->process, &owner, BEING_MADE)) {
+        if (owner != -here && atomic_compare_exchange_strong(&l->process, &owner, -here)) {
             /* the mutex is new, or a copy of the parent's, which a thread that is not in this
-             * process may hold */
+             * process may hold, or may have been making when it forked */
             pthread_mutex_init(&l->mutex, NULL);
             atomic_store(&l->process, here);
         } else {

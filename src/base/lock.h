@@ -12,8 +12,8 @@
 
 struct lock {
     pthread_mutex_t mutex;
-    atomic_int
-        process; /* the process whose mutex it is; 0: none yet; -1: it is becoming this one's */
+    atomic_int process; /* the process whose mutex it is; 0: none yet; -p: a thread of process p is
+                           making it p's, and if p is another one, that thread is not here */
 };
 
 void lock_take(struct lock *lock);
