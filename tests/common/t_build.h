@@ -22,4 +22,16 @@ enum { T_THREADS_ONLY = 1 };
 enum { T_THREADS_ONLY = 0 };
 #endif
 
+/*
+ * Whether a process may fork while another of its threads allocates, and the child may allocate. C
+ * libraries see to that. AddressSanitizer's allocator, as of GCC 12, takes none of its locks around
+ * a fork: the child can find one held by a thread that it does not have, and waits for ever in
+ * SizeClassAllocator64::GetFromAllocator. ThreadSanitizer's does take them.
+ */
+#ifdef __SANITIZE_ADDRESS__
+enum { T_FORKS_WITH_THREADS = 0 };
+#else
+enum { T_FORKS_WITH_THREADS = 1 };
+#endif
+
 #endif

@@ -6,6 +6,7 @@
  */
 #include "dispatch/dispatch.h"
 #include "base/os.h"
+#include "t_build.h"
 #include "t_context.h"
 #include "t_store.h"
 
@@ -546,11 +547,13 @@ static void kernels_are_made_in_the_background(void **state)
 /* While another thread makes kernels, and holds whatever that takes. */
 static void a_child_forked_meanwhile_is_well(void **state)
 {
-    quern_ctx *const ctx = open_with("fork", QUERN_JIT_ON, NULL, 0);
     quern_op *op;
     int status;
 
     (void)state;
+    if (!T_FORKS_WITH_THREADS)
+        skip();
+    quern_ctx *const ctx = open_with("fork", QUERN_JIT_ON, NULL, 0);
     assert_int_equal(quern_op_create_flags(ctx, &problem, 8, QUERN_OP_NO_WAIT, &op), QUERN_OK);
     for (int i = 0; i < 4; i++) {
         usleep(15000);
