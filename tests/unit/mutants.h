@@ -22,6 +22,7 @@
 #include <cmocka.h>
 
 #include "lint/lint.h"
+#include "sim/decode/respell.h"
 #include "t_context.h"
 #include "t_explore.h"
 
@@ -128,19 +129,23 @@ static void read_line(const struct listing *l, struct line *x)
     x->goes_on = !x->ends && !starts(t, "s_branch");
 }
 
-static void add_line(void *user, uint64_t offset, unsigned size, const char *text)
+/* An instruction is as long as it is to the next one. */
+static void add_line(void *user, uint64_t offset, const char *text, const uint32_t shown[2])
 {
     struct listing *const l = user;
 
+    (void)shown;
+    if (l->count)
+        l->lines[l->count - 1].size = (unsigned)(offset - l->lines[l->count - 1].offset);
     if (l->count == l->room) {
         l->room = 2 * l->room + 256;
         l->lines = realloc(l->lines, l->room * sizeof *l->lines);
         assert_non_null(l->lines);
     }
     struct line *const x = &l->lines[l->count++];
-    text += strspn(text, " \t");
-    *x = (struct line){.offset = offset, .size = size};
-    snprintf(x->text, sizeof x->text, "%s", text);
+    *x = (struct line){.offset = offset, .size = 4};
+    /* no text means that an instruction was taken away */
+    snprintf(x->text, sizeof x->text, "%s", *text ? text : "?");
     read_line(l, x);
 }
 
@@ -359,9 +364,12 @@ static void listing_read(struct listing *l, const struct quern_disassembler *d,
     *l = (struct listing){.target = object->target, .wave_size = k->wave_size, .object = object};
     l->one_for_stores = !l->target->store_counter;
     l->one_for_scalars = !(l->target->capabilities & CAP_SPLIT_BARRIER);
-    if (d->function(d->user, l->target->name, object_at(object, k->entry, k->code_bytes),
+    /* as the scan reads it, which gets a text of instructions that the disassembler declines */
+    if (respell_all(d, l->target, l->wave_size, object_at(object, k->entry, k->code_bytes),
                     k->code_bytes, add_line, l) != QUERN_OK)
         fail_msg("%s: %s", k->name, quern_last_error()->message);
+    if (l->count)
+        l->lines[l->count - 1].size = (unsigned)(k->code_bytes - l->lines[l->count - 1].offset);
     find_branches(l);
     for (size_t n = 0; n < object->segment_count; n++)
         if (object->segments[n].execute)
