@@ -41,17 +41,20 @@ DEVICE row_scales scales_of_rows(u32 first, u32 own, SCALE_OPERANDS)
 
 // Loads the scale, or zero point, of the block that lies `same` + `own` blocks behind the first of
 // the lane's first row; `same` is equal in all lanes. Those of COUNT neighbouring blocks, as many
-// as a word holds, come in one load, and are taken apart only when they are needed.
+// as a word holds, come in one load, and are taken apart only when they are needed. Where `same` is
+// not KNOWN, a 64-bit address would take three instructions a row; 32 bits beside a base take one.
+template <u32 SIZE> DEVICE const u8 *block_at(const u8 *first, u32 same, u32 own)
+{
+    return KNOWN ? first + same * SIZE + own * SIZE : first + (same * SIZE + own * SIZE);
+}
 template <u32 COUNT = 1> DEVICE u32 scale_of_block(const row_scales &from, u32 same, u32 own)
 {
-    const u8 *const scales = from.scales + same * (u32)sizeof(scale_bits);
-    const u8 *const at = scales + (from.offset + own) * (u32)sizeof(scale_bits);
+    const u8 *const at = block_at<sizeof(scale_bits)>(from.scales, same, from.offset + own);
     return COUNT == 1 ? *(const scale_bits *)at : *(const u32 *)at;
 }
 template <u32 COUNT = 1> DEVICE u32 zero_of_block(const row_scales &from, u32 same, u32 own)
 {
-    const u8 *const zeros = from.zeros + same * (u32)sizeof(zero_bits);
-    const u8 *const at = zeros + (from.offset + own) * (u32)sizeof(zero_bits);
+    const u8 *const at = block_at<sizeof(zero_bits)>(from.zeros, same, from.offset + own);
     return COUNT == 1                       ? *(const zero_bits *)at
            : COUNT * sizeof(zero_bits) == 2 ? *(const u16 *)at
                                             : *(const u32 *)at;

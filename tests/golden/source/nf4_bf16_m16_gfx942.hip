@@ -604,14 +604,8 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
         const u32 place = s + phase;
         return (PHASES && place >= STEPS ? place - STEPS : place) * STEP;
     };
-    // Where the step behind one at `from` begins: fewer instructions than start_of takes, unless K
-    // is KNOWN.
-    auto start_behind = [&](u32 from) INLINE {
-        const u32 place = from + SPLIT_K * STEP;
-        return PHASES && place >= STEPS * STEP ? place - STEPS * STEP : place;
-    };
     auto within = [](u32 start) { return KNOWN ? start : minimum(start, K - STEP); };
-    u32 begin = start_of(step), k = within(begin);
+    u32 k = within(start_of(step));
 
     // Each lane has one row of every tile. In place of rows past the end it takes the last one
     // again; their results are not stored.
@@ -701,7 +695,7 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
         tile sum[M_TILES][N_TILES];
         UNROLL for (u32 s = 0; s < SPANS; s++) UNROLL for (u32 t = 0; t < N_TILES; t++)
             begin_scale(scale_row[t], scale[s][t], k + s * SPAN);
-        if (!KNOWN && k < begin)
+        if (const u32 begin = KNOWN ? 0 : start_of(step); k < begin)
             UNROLL for (u32 s = 0; s < SPANS; s++) UNROLL for (u32 t = 0; t < N_TILES; t++)
                 if (k + s * SPAN < begin)
                     make_zero(scale_row[t], scale[s][t]);
@@ -750,18 +744,16 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
 #pragma unroll 1
     for (u32 trip = 0; trip < TRIPS && (EVEN_TRIPS || step < STEPS); trip++, step += SPLIT_K) {
         chunk_scale next_scale[SPANS][N_TILES];
-        u32 next_begin = begin, next_k = k;
+        u32 next_k = k;
         do_step([&]() INLINE {
             if (EVEN_TRIPS ? trip + 1 < TRIPS : step + SPLIT_K < STEPS) {
-                next_begin = KNOWN ? start_of(step + SPLIT_K) : start_behind(begin);
-                next_k = within(next_begin);
+                next_k = within(start_of(step + SPLIT_K));
                 load_weights(next_k, packed, next_scale);
             }
         });
         UNROLL for (u32 i = 0; i < M_TILES; i++)
             a_start[i] += ((i64)next_k - (i64)k) * (i64)sizeof(a_element);
         k = next_k;
-        begin = next_begin;
         UNROLL for (u32 s = 0; s < SPANS; s++) UNROLL for (u32 t = 0; t < N_TILES; t++)
             scale[s][t] = next_scale[s][t];
     }
