@@ -34,8 +34,8 @@ def test_the_table_is_read():
 
 
 def copy_of_checkout(path):
-    """The sources and the release build, for a command that makes something: other tests run what is
-    in the checkout's build meanwhile, and a program that is replaced no longer finds what lies
+    """The sources and the release build, for a command that makes something: other tests run what
+    is in the checkout's build meanwhile, and a program that is replaced no longer finds what lies
     beside it."""
     skipped = {str(TOP): {".git", "build"},
                str(TOP / "build/release/tests"): set(os.listdir(TOP / "build/release/tests"))
