@@ -375,7 +375,7 @@ $(TEST_BIN) $(BENCH_BIN): $(B)/tests/%: $(B)/tests/%.o $(COMMON_OBJ) $(B)/lib/li
 # Functions whose calls between files of the library the test counts.
 $(B)/tests/unit/test_once: WRAPPED += object_parse gen_outline gen_source plan_make_up_to \
                                      plan_make_tuned problem_normalise quern_problem_text
-# What the test holds a thread in.
+# test_lock holds a thread inside of this function, and forks meanwhile.
 $(B)/tests/unit/test_lock: WRAPPED += pthread_mutex_init
 
 # tests/vendor: a vendor that is made up, and its compiler, which the worker loads: never sanitized.

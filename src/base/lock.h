@@ -12,8 +12,9 @@
 
 struct lock {
     pthread_mutex_t mutex;
-    atomic_int process; /* the process whose mutex it is; 0: none yet; -p: a thread of process p is
-                           making it p's, and if p is another one, that thread is not here */
+    /* The process whose mutex it is; 0: none's yet; -p: a thread of process p initialises it. A
+     * process that was forked meanwhile does not have that thread, and initialises it anew. */
+    atomic_int process;
 };
 
 void lock_take(struct lock *lock);

@@ -237,8 +237,8 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
         const u32 place = s + phase;
         return (PHASES && place >= STEPS ? place - STEPS : place) * STEP;
     };
-    // Where the step behind one at `from` begins: fewer instructions than start_of takes, unless K
-    // is KNOWN.
+    // Where the step behind the one at `from` begins. Base kernels ask this, which takes fewer
+    // instructions than start_of.
     auto start_behind = [&](u32 from) INLINE {
         const u32 place = from + SPLIT_K * STEP;
         return PHASES && place >= STEPS * STEP ? place - STEPS * STEP : place;

@@ -2,7 +2,6 @@
 """The commands behind the README's figures, run as they stand. What they print is the machine's;
 the instructions of the machinery (docs/reliability.md) are not, and are checked."""
 
-import os
 import re
 import shutil
 import subprocess
@@ -37,12 +36,10 @@ def copy_of_checkout(path):
     """The sources and the release build, for a command that makes something: other tests run what
     is in the checkout's build meanwhile, and a program that is replaced no longer finds what lies
     beside it."""
-    skipped = {str(TOP): {".git", "build"},
-               str(TOP / "build/release/tests"): set(os.listdir(TOP / "build/release/tests"))
-               - {"bench", "common"}}
-    shutil.copytree(TOP, path, symlinks=True, ignore=lambda d, names: skipped.get(d, set()))
-    shutil.copytree(TOP / "build/release", path / "build/release", symlinks=True,
-                    ignore=lambda d, names: skipped.get(d, set()))
+    taken = {str(TOP / "build"): {"release"},
+             str(TOP / "build/release/tests"): {"bench", "common"}}
+    shutil.copytree(TOP, path, symlinks=True,
+                    ignore=lambda d, names: set(names) - taken.get(d, set(names)) | {".git"})
     for entry in (TOP / "build").iterdir():
         if entry.name not in ("asan", "base", "machine", "release", "tsan"):
             (path / "build" / entry.name).symlink_to(entry)

@@ -23,10 +23,10 @@ enum { T_THREADS_ONLY = 0 };
 #endif
 
 /*
- * Whether a process may fork while another of its threads allocates, and the child may allocate. C
- * libraries see to that. AddressSanitizer's allocator, as of GCC 12, takes none of its locks around
- * a fork: the child can find one held by a thread that it does not have, and waits for ever in
- * SizeClassAllocator64::GetFromAllocator. ThreadSanitizer's does take them.
+ * Whether a process may fork while another of its threads allocates, and the child may allocate. A
+ * C library's allocator sees to that. AddressSanitizer's, as of GCC 12, takes none of its locks
+ * around a fork: the child can find one held by a thread that it does not have, and then waits for
+ * ever in SizeClassAllocator64::GetFromAllocator. ThreadSanitizer's does take them.
  */
 #ifdef __SANITIZE_ADDRESS__
 enum { T_FORKS_WITH_THREADS = 0 };

@@ -129,7 +129,8 @@ static void read_line(const struct listing *l, struct line *x)
     x->goes_on = !x->ends && !starts(t, "s_branch");
 }
 
-/* An instruction is as long as it is to the next one. */
+/* Adds an instruction to a listing. How long it is shows when the next one comes; listing_read
+ * tells the last one's size. */
 static void add_line(void *user, uint64_t offset, const char *text, const uint32_t shown[2])
 {
     struct listing *const l = user;
@@ -143,8 +144,8 @@ static void add_line(void *user, uint64_t offset, const char *text, const uint32
         assert_non_null(l->lines);
     }
     struct line *const x = &l->lines[l->count++];
-    *x = (struct line){.offset = offset, .size = 4};
-    /* no text means that an instruction was taken away */
+    *x = (struct line){.offset = offset};
+    /* a line without text stands for an instruction that was taken away */
     snprintf(x->text, sizeof x->text, "%s", *text ? text : "?");
     read_line(l, x);
 }

@@ -762,14 +762,16 @@ DEVICE row_scales scales_of_rows(u32 first, u32 own, SCALE_OPERANDS)
     return rows;
 }
 
-// Loads the scale, or zero point, of the block that lies `same` + `own` blocks behind the first of
-// the lane's first row; `same` is equal in all lanes. Those of COUNT neighbouring blocks, as many
-// as a word holds, come in one load, and are taken apart only when they are needed. Where `same` is
-// not KNOWN, a 64-bit address would take three instructions a row; 32 bits beside a base take one.
+// Where block `same` + `own` lies. In a base kernel a 64-bit address of each row would take three
+// instructions; an offset of 32 bits takes one.
 template <u32 SIZE> DEVICE const u8 *block_at(const u8 *first, u32 same, u32 own)
 {
     return KNOWN ? first + same * SIZE + own * SIZE : first + (same * SIZE + own * SIZE);
 }
+
+// Loads the scale, or zero point, of the block that lies `same` + `own` blocks behind the first of
+// the lane's first row; `same` is equal in all lanes. Those of COUNT neighbouring blocks, as many
+// as a word holds, come in one load, and are taken apart only when they are needed.
 template <u32 COUNT = 1> DEVICE u32 scale_of_block(const row_scales &from, u32 same, u32 own)
 {
     const u8 *const at = block_at<sizeof(scale_bits)>(from.scales, same, from.offset + own);
@@ -1328,8 +1330,8 @@ void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b
         const u32 place = s + phase;
         return (PHASES && place >= STEPS ? place - STEPS : place) * STEP;
     };
-    // Where the step behind one at `from` begins: fewer instructions than start_of takes, unless K
-    // is KNOWN.
+    // Where the step behind the one at `from` begins. Base kernels ask this, which takes fewer
+    // instructions than start_of.
     auto start_behind = [&](u32 from) INLINE {
         const u32 place = from + SPLIT_K * STEP;
         return PHASES && place >= STEPS * STEP ? place - STEPS * STEP : place;
